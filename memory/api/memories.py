@@ -45,19 +45,19 @@ router = Router(tags=["Memories"])
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def list_memories(
-    request: HttpRequest, query: Query[MemoriesQuery]
+    request: HttpRequest, params: Query[MemoriesQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, query)
+    user_id = identify_user(request, params)
     page, has_more = await database_executor.run(
         fact_store.page_facts,
         user_id,
-        status=None if query.status == "all" else query.status,
-        category=query.category,
-        source=query.source,
-        is_pinned=query.pinned,
-        as_of=query.as_of,
-        after=await _cursor(user_id, query.after),
-        limit=query.limit,
+        status=None if params.status == "all" else params.status,
+        category=params.category,
+        source=params.source,
+        is_pinned=params.pinned,
+        as_of=params.as_of,
+        after=await _cursor(user_id, params.after),
+        limit=params.limit,
     )
     return json_response(serializers.serialize_page(page, has_more=has_more))
 
@@ -87,9 +87,9 @@ async def _cursor(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def create_memory(
-    request: HttpRequest, query: Query[CallerQuery], body: Body[NewMemory]
+    request: HttpRequest, params: Query[CallerQuery], body: Body[NewMemory]
 ) -> HttpResponse:
-    user_id = identify_user(request, query, body)
+    user_id = identify_user(request, params, body)
     draft = body.to_fact_draft(
         "user", review_reason=injection_filter.find_injection(body.content, "")
     )
@@ -121,11 +121,11 @@ async def create_memory(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def search_by_query(
-    request: HttpRequest, query: Query[MemorySearchQuery]
+    request: HttpRequest, params: Query[MemorySearchQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, query)
-    given = query.model_dump(exclude={"q", "safety_identifier"}, by_alias=True)
-    return await _search(user_id, MemorySearchBody(query=query.q, **given))
+    user_id = identify_user(request, params)
+    given = params.model_dump(exclude={"q", "safety_identifier"}, by_alias=True)
+    return await _search(user_id, MemorySearchBody(query=params.q, **given))
 
 
 @router.post(
@@ -135,36 +135,36 @@ async def search_by_query(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def search_by_body(
-    request: HttpRequest, query: Query[CallerQuery], body: Body[MemorySearchBody]
+    request: HttpRequest, params: Query[CallerQuery], body: Body[MemorySearchBody]
 ) -> HttpResponse:
-    return await _search(identify_user(request, query, body), body)
+    return await _search(identify_user(request, params, body), body)
 
 
-async def _search(user_id: UserId, body: MemorySearchBody) -> HttpResponse:
-    if body.in_ == "messages" and body.category is not None:
+async def _search(user_id: UserId, params: MemorySearchBody) -> HttpResponse:
+    if params.in_ == "messages" and params.category is not None:
         raise Invalid(
             "'category' applies only to facts: remove it, or send 'in': 'facts'",
             param="category",
         )
-    prepared = await query_preparation.prepare_query(body.query, fusion=body.fusion)
-    found: list[FoundFact] = []
-    said: list[FoundMessage] = []
-    if body.in_ != "messages":
-        found = await database_executor.run(
+    prepared = await query_preparation.prepare_query(params.query, fusion=params.fusion)
+    facts: list[FoundFact] = []
+    messages: list[FoundMessage] = []
+    if params.in_ != "messages":
+        facts = await database_executor.run(
             search.search_facts,
             user_id,
             prepared.query,
-            limit=body.limit,
-            category=body.category,
+            limit=params.limit,
+            category=params.category,
         )
-    if body.in_ != "facts":
-        said = await database_executor.run(
-            search.search_messages, user_id, prepared.query, limit=body.limit
+    if params.in_ != "facts":
+        messages = await database_executor.run(
+            search.search_messages, user_id, prepared.query, limit=params.limit
         )
-    told = serializers.serialize_hits(
-        found, said, prepared, limit=body.limit, explain=body.explain
+    content = serializers.serialize_hits(
+        facts, messages, prepared, limit=params.limit, explain=params.explain
     )
-    return json_response(told)
+    return json_response(content)
 
 
 @router.get(
@@ -174,9 +174,9 @@ async def _search(user_id: UserId, body: MemorySearchBody) -> HttpResponse:
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_memory(
-    request: HttpRequest, memory_id: str, query: Query[CallerQuery]
+    request: HttpRequest, memory_id: str, params: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, query)
+    user_id = identify_user(request, params)
     fact = await database_executor.run(
         fact_store.get_fact, user_id, public_ids.require_fact_id(memory_id)
     )
@@ -192,10 +192,10 @@ async def show_memory(
 async def change_memory(
     request: HttpRequest,
     memory_id: str,
-    query: Query[CallerQuery],
+    params: Query[CallerQuery],
     body: Body[MemoryChanges],
 ) -> HttpResponse:
-    user_id = identify_user(request, query, body)
+    user_id = identify_user(request, params, body)
     # Read first, so that no embedding is made for another user's fact.
     fact = await database_executor.run(
         fact_store.get_fact, user_id, public_ids.require_fact_id(memory_id)
@@ -206,13 +206,13 @@ async def change_memory(
         changes.setdefault("status", "pending_review")
     if changes:
         vector = await query_preparation.embed_changed_fact(fact.content, changes)
-        was = fact.updated_at
-        done = build_event(
+        updated_at = fact.updated_at
+        event = build_event(
             request, "memory.change", user_id, memory_id, fields=[*changes]
         )
         fact = await database_executor.run_to_end(
             audit_log.run_recorded,
-            lambda now: done if now.updated_at != was else None,
+            lambda now: event if now.updated_at != updated_at else None,
             fact_store.edit_fact,
             user_id,
             fact.id,
@@ -232,25 +232,25 @@ async def change_memory(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def delete_memory(
-    request: HttpRequest, memory_id: str, query: Query[CallerQuery]
+    request: HttpRequest, memory_id: str, params: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, query)
+    user_id = identify_user(request, params)
     fact_id = public_ids.require_fact_id(memory_id)
-    done = build_event(request, "memory.delete", user_id, memory_id)
+    event = build_event(request, "memory.delete", user_id, memory_id)
     await database_executor.run_to_end(
         audit_log.run_recorded,
-        lambda is_new: done if is_new else None,
+        lambda is_new: event if is_new else None,
         fact_store.soft_delete_fact,
         user_id,
         fact_id,
         by=ACTOR,
     )
-    told = {
+    content = {
         "id": public_ids.format_fact_id(fact_id),
         "object": "memory.deleted",
         "deleted": True,
     }
-    return json_response(told)
+    return json_response(content)
 
 
 @router.get(
@@ -260,11 +260,11 @@ async def delete_memory(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_history(
-    request: HttpRequest, memory_id: str, query: Query[CallerQuery]
+    request: HttpRequest, memory_id: str, params: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, query)
+    user_id = identify_user(request, params)
     steps = await database_executor.run(
         fact_store.list_changes, user_id, public_ids.require_fact_id(memory_id)
     )
-    told = [fact_serializers.serialize_change(step) for step in steps]
-    return json_response({"object": "list", "data": told, "has_more": False})
+    content = [fact_serializers.serialize_change(step) for step in steps]
+    return json_response({"object": "list", "data": content, "has_more": False})

@@ -173,8 +173,8 @@ class NewMemory(MemoryDates, NewFactFields):
 
 def remove_schema_defaults(schema: dict[str, Any]) -> None:
     """Remove defaults from a schema: omitted fields stay unchanged."""
-    for described in schema["properties"].values():
-        described.pop("default", None)
+    for field in schema["properties"].values():
+        field.pop("default", None)
 
 
 class FactChangeFields(BaseModel):
@@ -196,8 +196,8 @@ class FactChangeFields(BaseModel):
 
     def changes(self) -> dict[str, Any]:
         """Return the changes, by the names of `memory.facts.fact_store.edit_fact`."""
-        given = sorted(self.model_fields_set & CHANGEABLE_FIELDS)
-        return {COLUMN_NAMES.get(name, name): getattr(self, name) for name in given}
+        names = sorted(self.model_fields_set & CHANGEABLE_FIELDS)
+        return {COLUMN_NAMES.get(name, name): getattr(self, name) for name in names}
 
 
 CHANGEABLE_FIELDS = {

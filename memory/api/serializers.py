@@ -25,11 +25,11 @@ def serialize_page(facts: Sequence[StoredFact], *, has_more: bool) -> dict[str, 
 
 def serialize_saved(fact: StoredFact, saved: SaveResult) -> dict[str, Any]:
     """Return the memory that contains the saved fact, and the outcome."""
-    gone = saved.superseded
+    superseded = saved.superseded
     return {
         **fact_serializers.serialize_fact(fact),
         "outcome": saved.outcome,
-        "superseded": public_ids.format_fact_id(gone) if gone else None,
+        "superseded": public_ids.format_fact_id(superseded) if superseded else None,
     }
 
 
@@ -46,19 +46,19 @@ def serialize_hits(
     Their scores have different scales. `explain` adds the scores of each retriever.
     """
     paired = chain.from_iterable(zip_longest(facts, messages))
-    kept = [each for each in paired if each is not None]
-    told = [_serialize_hit(each) for each in kept[:limit]]
+    results = [item for item in paired if item is not None]
+    items = [_serialize_hit(item) for item in results[:limit]]
     answer = {
         "object": "list",
-        "data": told,
-        "has_more": len(kept) > limit,
+        "data": items,
+        "has_more": len(results) > limit,
         "embedding": prepared.embedding,
     }
     if explain:
         answer["explain"] = _search_settings(prepared)
-        for each, known in zip(told, kept, strict=False):
-            rivals = facts if isinstance(known, FoundFact) else messages
-            each["explain"] = _explain_scores(known.score, [r.score for r in rivals])
+        for item, result in zip(items, results, strict=False):
+            others = facts if isinstance(result, FoundFact) else messages
+            item["explain"] = _explain_scores(result.score, [r.score for r in others])
     return answer
 
 
@@ -82,21 +82,21 @@ def _serialize_hit(found: SearchHit) -> dict[str, Any]:
 
 
 def _explain_scores(
-    score: SearchScore, rivals: Sequence[SearchScore]
+    score: SearchScore, others: Sequence[SearchScore]
 ) -> dict[str, Any]:
     """Return the score of each retriever, and the rank among its results."""
     return {
-        **{leg: getattr(score, leg) for leg in SCORE_NAMES},
-        "ranks": {leg: _rank(leg, score, rivals) for leg in SCORE_NAMES},
+        **{name: getattr(score, name) for name in SCORE_NAMES},
+        "ranks": {name: _rank(name, score, others) for name in SCORE_NAMES},
     }
 
 
-def _rank(leg: str, score: SearchScore, rivals: Sequence[SearchScore]) -> int | None:
-    own = getattr(score, leg)
+def _rank(name: str, score: SearchScore, others: Sequence[SearchScore]) -> int | None:
+    own = getattr(score, name)
     if own is None:
         return None
-    others = (getattr(rival, leg) for rival in rivals)
-    return 1 + sum(1 for other in others if other is not None and other > own)
+    scores = (getattr(other, name) for other in others)
+    return 1 + sum(1 for each in scores if each is not None and each > own)
 
 
 def _search_settings(prepared: PreparedQuery) -> dict[str, Any]:

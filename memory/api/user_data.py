@@ -62,9 +62,9 @@ class UserErased(BaseModel):
     openapi_extra=EXPORT_OPENAPI,
 )
 async def export_user(
-    request: HttpRequest, query: Query[CallerQuery]
+    request: HttpRequest, params: Query[CallerQuery]
 ) -> HttpResponseBase:
-    user_id = identify_user(request, query)
+    user_id = identify_user(request, params)
     start = ExportPosition(
         shows_calls=live.current().get(TELEMETRY).sqlite.show_to_users
     )
@@ -87,16 +87,18 @@ async def export_user(
 
 
 async def stream_export(
-    user_id: UserId, written: bytes, place: ExportPosition | None
+    user_id: UserId, chunk: bytes, position: ExportPosition | None
 ) -> AsyncGenerator[bytes]:
     """Yield an export that continues after `written`.
 
     Uses no database connection while the client reads.
     """
-    yield written
-    while place is not None:
-        written, place = await database_executor.run(export.next_chunk, user_id, place)
-        yield written
+    yield chunk
+    while position is not None:
+        chunk, position = await database_executor.run(
+            export.next_chunk, user_id, position
+        )
+        yield chunk
 
 
 @router.delete(
@@ -105,22 +107,24 @@ async def stream_export(
     response={200: UserErased, 202: ErasureRequested},
     openapi_extra=USER_HEADER_OPENAPI,
 )
-async def erase_user(request: HttpRequest, query: Query[EraseQuery]) -> HttpResponse:
-    user_id = identify_user(request, query)
-    if query.confirmation is None:
-        wish = await database_executor.run_to_end(erasure.request_erasure, user_id)
-        told = {
+async def erase_user(request: HttpRequest, params: Query[EraseQuery]) -> HttpResponse:
+    user_id = identify_user(request, params)
+    if params.confirmation is None:
+        erasure_request = await database_executor.run_to_end(
+            erasure.request_erasure, user_id
+        )
+        content = {
             "object": "user.erasure",
             "user_id": str(user_id),
-            "confirmation": wish.confirmation,
-            "expires_at": timestamps.format_time(wish.expires_at),
-            "would_delete": wish.would_delete,
+            "confirmation": erasure_request.confirmation,
+            "expires_at": timestamps.format_time(erasure_request.expires_at),
+            "would_delete": erasure_request.would_delete,
         }
-        return json_response(told, status=202)
+        return json_response(content, status=202)
     deleted = await database_executor.run_to_end(
         erasure.confirm_erasure,
         user_id,
-        query.confirmation,
+        params.confirmation,
         deed=build_event(request, "user.erase", user_id),
     )
     return json_response(

@@ -31,13 +31,13 @@ def parse_instant(
     try:
         if DATE_PATTERN.fullmatch(text):
             day = date.fromisoformat(text) + timedelta(days=int(at_end))
-            said = datetime.combine(day, time())
+            parsed = datetime.combine(day, time())
         else:
-            said = datetime.fromisoformat(text)
-        if not FIRST_YEAR <= said.year <= LAST_YEAR:
+            parsed = datetime.fromisoformat(text)
+        if not FIRST_YEAR <= parsed.year <= LAST_YEAR:
             return None
         return (
-            said if said.utcoffset() is not None else said.replace(tzinfo=zone)
+            parsed if parsed.utcoffset() is not None else parsed.replace(tzinfo=zone)
         ).astimezone(UTC)
     except (ValueError, OverflowError):
         return None

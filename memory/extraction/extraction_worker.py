@@ -46,7 +46,7 @@ MAX_EARLIER_MESSAGES = 12
 MAX_TURN_MESSAGES = 50
 """Newest messages of a turn that are read; a longer turn is an imported transcript."""
 MAX_SIMILAR_FACTS = 10
-"""Known facts that the model sees."""
+"""Stored facts that the model sees."""
 MAX_SEARCH_CHARS = 20_000
 """Indexed characters of a message; PostgreSQL limits the words of a row to 1 MB."""
 MAX_QUERY_CHARS = 4_000
@@ -77,8 +77,8 @@ _stopping = threading.Event()
 _running_jobs: dict[int, ExtractionJob] = {}
 """The jobs that this process is running."""
 _local_model_lock = threading.Lock()
-"""Held while extraction calls the local model: it answers two requests at once, and one
-slot stays free for users."""
+"""Taken while extraction calls the local model: it answers two requests at once, and
+one slot stays free for users."""
 
 
 def run_due_jobs(seconds: float) -> int:
@@ -143,8 +143,8 @@ def run_job(job: ExtractionJob) -> None:
 def _retry_or_fail(job: ExtractionJob, exc: Exception) -> None:
     error = f"{type(exc).__name__}: {exc}"
     if _is_retryable(exc) and job.attempts < job_queue.MAX_ATTEMPTS:
-        asked = getattr(exc, "retry_after_seconds", None)
-        seconds = job_queue.backoff_seconds(job.attempts, asked)
+        retry_after = getattr(exc, "retry_after_seconds", None)
+        seconds = job_queue.backoff_seconds(job.attempts, retry_after)
         if job_queue.retry(job, error, seconds=seconds):
             logger.info(
                 "extraction job %d: retrying in %.0f s: %s",
@@ -158,26 +158,28 @@ def _retry_or_fail(job: ExtractionJob, exc: Exception) -> None:
 
 def _is_retryable(exc: Exception) -> bool:
     """Whether a retry of the job may succeed."""
-    passing = (TimeoutError, TimedOut, Unavailable, OperationalError, InterfaceError)
-    return isinstance(exc, passing) or bool(getattr(exc, "retryable", False))
+    temporary = (TimeoutError, TimedOut, Unavailable, OperationalError, InterfaceError)
+    return isinstance(exc, temporary) or bool(getattr(exc, "retryable", False))
 
 
 def _extract(job: ExtractionJob, memory: UserMemory) -> None:
     turn, earlier = _read_messages(job)
-    said = _index_messages(job, memory, turn)
-    material = ExtractionInput(
+    vectors = _index_messages(job, memory, turn)
+    extraction_input = ExtractionInput(
         turn=[line for line in turn if line.role in SPOKEN_ROLES],
         earlier=[line for line in earlier if line.role in SPOKEN_ROLES],
         zone=date_parsing.get_zone(job.time_zone),
         agent=job.agent,
         max_facts=memory.user_state.max_facts_per_turn,
     )
-    if not material.user_messages or material.max_facts == 0:
+    if not extraction_input.user_messages or extraction_input.max_facts == 0:
         job_queue.complete(job)
         return
-    known = _similar_facts(job, memory, material.user_messages, said)
-    found = _extract_facts(job, memory, material.with_known_facts(known))
-    _save_facts(job, memory, found, quotable=said)
+    similar_facts = _similar_facts(job, memory, extraction_input.user_messages, vectors)
+    parsed = _extract_facts(
+        job, memory, extraction_input.with_similar_facts(similar_facts)
+    )
+    _save_facts(job, memory, parsed, quotable=vectors)
 
 
 def _read_messages(
@@ -191,9 +193,9 @@ def _read_messages(
         position__lt=job.end_position,
     ).order_by("position")
     columns = rows.values_list("id", "position", "role", "text", "created_at")
-    lines = [PromptMessage(*line) for line in columns]
-    turn = [line for line in lines if line.position >= job.first_position]
-    earlier = [line for line in lines if line.position < job.first_position]
+    messages = [PromptMessage(*message) for message in columns]
+    turn = [message for message in messages if message.position >= job.first_position]
+    earlier = [message for message in messages if message.position < job.first_position]
     return turn[-MAX_TURN_MESSAGES:], earlier
 
 
@@ -208,32 +210,34 @@ def _index_messages(
     Messages that look like instructions get no vector: otherwise prompts of other
     conversations would quote them.
     """
-    spoken = [line for line in turn if _is_quotable(line)]
-    embedded, errors = embedding.embed_texts(
-        memory.embedder, [line.text for line in spoken]
+    quotable = [message for message in turn if _is_quotable(message)]
+    vectors, errors = embedding.embed_texts(
+        memory.embedder, [message.text for message in quotable]
     )
-    ready = Passage.objects.filter(
+    indexed = Passage.objects.filter(
         user_id=job.user_id,
-        message_id__in=[line.id for line in spoken],
+        message_id__in=[message.id for message in quotable],
         embedder=memory.embedder.id,
     )
     # A retry whose embedder fails must not remove existing vectors.
-    have = set(ready.values_list("message_id", flat=True))
+    indexed_ids = set(indexed.values_list("message_id", flat=True))
     texts = [
-        (line.id, line.position, line.text[:MAX_SEARCH_CHARS], vector, error)
-        for line, vector, error in zip(spoken, embedded, errors, strict=True)
-        if line.id not in have
+        (message.id, message.position, message.text[:MAX_SEARCH_CHARS], vector, error)
+        for message, vector, error in zip(quotable, vectors, errors, strict=True)
+        if message.id not in indexed_ids
     ]
     if texts:
         with job_queue.lock_leased(job):
             passages.index_messages(UserId(job.user_id), job.thread_id, texts)
-    return {line.id: vector for line, vector in zip(spoken, embedded, strict=True)}
+    return {
+        message.id: vector for message, vector in zip(quotable, vectors, strict=True)
+    }
 
 
-def _is_quotable(line: PromptMessage) -> bool:
-    is_spoken = line.role in SPOKEN_ROLES and line.text.strip()
-    return bool(is_spoken) and not injection_filter.find_injection(
-        "", line.text[:MAX_QUOTED_CHARS]
+def _is_quotable(message: PromptMessage) -> bool:
+    has_text = message.role in SPOKEN_ROLES and message.text.strip()
+    return bool(has_text) and not injection_filter.find_injection(
+        "", message.text[:MAX_QUOTED_CHARS]
     )
 
 
@@ -243,42 +247,46 @@ def _is_quotable(line: PromptMessage) -> bool:
 def _similar_facts(
     job: ExtractionJob,
     memory: UserMemory,
-    from_user: Sequence[PromptMessage],
+    user_messages: Sequence[PromptMessage],
     vectors: dict[int, Embedded | None],
 ) -> list[StoredFact]:
-    """Return known facts similar to the user's messages, for the model to compare."""
-    text = "\n".join(line.text for line in from_user)[-MAX_QUERY_CHARS:]
+    """Return stored facts similar to the user's messages, for the model to compare."""
+    text = "\n".join(message.text for message in user_messages)[-MAX_QUERY_CHARS:]
     query = Query(
         text,
-        embedded=vectors.get(from_user[-1].id),
+        embedded=vectors.get(user_messages[-1].id),
         similarity_threshold=memory.embedder.floor,
         fusion=memory.user_state.fusion,
     )
-    found = search.search_facts(UserId(job.user_id), query, limit=MAX_SIMILAR_FACTS)
-    return [hit.fact for hit in found]
+    results = search.search_facts(UserId(job.user_id), query, limit=MAX_SIMILAR_FACTS)
+    return [hit.fact for hit in results]
 
 
 def _extract_facts(
-    job: ExtractionJob, memory: UserMemory, material: ExtractionInput
+    job: ExtractionJob, memory: UserMemory, extraction_input: ExtractionInput
 ) -> ParsedFacts:
     """Call the model, and again if its reply is unreadable.
 
     Raises `ExtractionFailed`.
     """
-    learner = memory.extraction_model
-    if learner is None:
+    model = memory.extraction_model
+    if model is None:
         raise RuntimeError("no extraction model: set memory.user_state.learn_from")
-    messages = prompts.build_prompt(material)
+    messages = prompts.build_prompt(extraction_input)
     problem = reply = ""
-    is_local = learner.provider.kind == "local"
-    wanted = prompts.LOCAL_RESPONSE_FORMAT if is_local else prompts.RESPONSE_FORMAT
-    with _exclusive_local_model(learner):
+    is_local = model.provider.kind == "local"
+    response_format = (
+        prompts.LOCAL_RESPONSE_FORMAT if is_local else prompts.RESPONSE_FORMAT
+    )
+    with _exclusive_local_model(model):
         for _ in range(2):
             reply, is_whole = llm_call.call_model(
-                learner, messages, response_format=wanted, user=job.user_id.hex
+                model, messages, response_format=response_format, user=job.user_id.hex
             )
             try:
-                return fact_parser.parse_reply(reply, material, now=datetime.now(UTC))
+                return fact_parser.parse_reply(
+                    reply, extraction_input, now=datetime.now(UTC)
+                )
             except fact_parser.FactListUnreadable as exc:
                 problem = str(exc) if is_whole else "it was cut off; write fewer facts"
                 messages = [*messages, *prompts.build_correction(reply, problem)]
@@ -286,9 +294,9 @@ def _extract_facts(
 
 
 @contextmanager
-def _exclusive_local_model(learner: ExtractionModel) -> Iterator[None]:
+def _exclusive_local_model(model: ExtractionModel) -> Iterator[None]:
     """Reserve the local model; raises `LocalModelBusy` if another job uses it."""
-    if learner.provider.kind != "local":
+    if model.provider.kind != "local":
         yield
     elif _local_model_lock.acquire(blocking=False):
         try:
@@ -302,31 +310,31 @@ def _exclusive_local_model(learner: ExtractionModel) -> Iterator[None]:
 def _save_facts(
     job: ExtractionJob,
     memory: UserMemory,
-    found: ParsedFacts,
+    parsed: ParsedFacts,
     *,
     quotable: Container[int],
 ) -> None:
-    if found.dropped:
+    if parsed.dropped:
         logger.info(
             "extraction job %d: %d facts proposed, dropped: %s",
             job.pk,
-            found.total,
-            ", ".join(f"{count} {why}" for why, count in found.dropped.items()),
+            parsed.total,
+            ", ".join(f"{count} {reason}" for reason, count in parsed.dropped.items()),
         )
-    contents = [passages.strip_subject(draft.content) for draft in found.drafts]
-    embedded, errors = embedding.embed_texts(memory.embedder, contents)
+    contents = [passages.strip_subject(draft.content) for draft in parsed.drafts]
+    vectors, errors = embedding.embed_texts(memory.embedder, contents)
     with job_queue.lock_leased(job):
         saved = fact_store.save_drafts(
             UserId(job.user_id),
-            found.drafts,
-            embedded,
+            parsed.drafts,
+            vectors,
             by="extraction",
             threshold=memory.user_state.dedup_threshold,
             errors=errors,
         )
-        _raise_importance(job, found.drafts, saved, quotable=quotable)
-        news = sum(each.outcome != "unchanged" for each in saved)
-        job_queue.complete(job, found=found.total, saved=news)
+        _raise_importance(job, parsed.drafts, saved, quotable=quotable)
+        changed = sum(result.outcome != "unchanged" for result in saved)
+        job_queue.complete(job, found=parsed.total, saved=changed)
 
 
 def _raise_importance(
@@ -337,16 +345,16 @@ def _raise_importance(
     quotable: Container[int],
 ) -> None:
     """Raise the importance of the source messages to that of their facts."""
-    wanted: dict[int, float] = {}
-    for draft, each in zip(drafts, saved, strict=True):
+    importances: dict[int, float] = {}
+    for draft, result in zip(drafts, saved, strict=True):
         message_id = draft.message_id
         # An inactive fact must not reach prompts through its source message.
-        is_active = each.outcome not in ("pending_review", "outdated")
+        is_active = result.outcome not in ("pending_review", "outdated")
         if message_id is not None and message_id in quotable and is_active:
-            importance = max(wanted.get(message_id, 0.0), draft.importance / 10)
-            wanted[message_id] = importance
+            importance = max(importances.get(message_id, 0.0), draft.importance / 10)
+            importances[message_id] = importance
     # Always in the same order, so that two transactions cannot deadlock.
-    for message_id, importance in sorted(wanted.items()):
+    for message_id, importance in sorted(importances.items()):
         StoredMessage.objects.filter(
             pk=message_id, thread_id=job.thread_id, importance__lt=importance
         ).update(importance=importance)

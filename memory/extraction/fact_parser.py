@@ -89,18 +89,18 @@ def find_fact_list(reply: str) -> list[Any]:
     Reads a bare array, or an object with `facts`, fenced or surrounded by prose. Raises
     `FactListUnreadable` if there is no list.
     """
-    said = _strip_thinking(reply).strip()
+    text = _strip_thinking(reply).strip()
     has_json = False
-    for text, value in lenient_json.parse_candidates(said):
+    for candidate, value in lenient_json.parse_candidates(text):
         has_json = True
-        listed = value.get("facts") if isinstance(value, dict) else value
-        if _is_list_of_facts(listed):
-            return listed
-        if text == said:
+        entries = value.get("facts") if isinstance(value, dict) else value
+        if _is_list_of_facts(entries):
+            return entries
+        if candidate == text:
             break  # The whole reply is other JSON: a list inside it is not the answer.
     if has_json:
         raise FactListUnreadable('it is not {"facts": […]} with a list of objects')
-    raise FactListUnreadable(lenient_json.describe_problem(said))
+    raise FactListUnreadable(lenient_json.describe_problem(text))
 
 
 def _is_list_of_facts(value: Any) -> TypeGuard[list[Any]]:
@@ -114,64 +114,71 @@ def _strip_thinking(reply: str) -> str:
     return reply.rpartition("</think>")[2]
 
 
-def parse_reply(reply: str, material: ExtractionInput, *, now: datetime) -> ParsedFacts:
+def parse_reply(
+    reply: str, extraction_input: ExtractionInput, *, now: datetime
+) -> ParsedFacts:
     """Return the credible facts of a reply, most important first.
 
-    Returns at most `material.max_facts`. Facts that look like instructions are kept
-    with a reason to review them. Raises `FactListUnreadable` if there is no list.
+    Returns at most `extraction_input.max_facts`. Facts that look like instructions are
+    kept with a reason to review them. Raises `FactListUnreadable` if there is no list.
     """
-    listed = find_fact_list(reply)
-    judge = _FactValidator(material, now)
-    found = ParsedFacts([], len(listed))
-    for entry in listed:
+    entries = find_fact_list(reply)
+    validator = _FactValidator(extraction_input, now)
+    parsed = ParsedFacts([], len(entries))
+    for entry in entries:
         try:
-            found.drafts.append(judge.build_draft(entry))
+            parsed.drafts.append(validator.build_draft(entry))
         except FactRejected as exc:
-            found.dropped[str(exc)] += 1
-    found.drafts.sort(key=lambda draft: -draft.importance)
-    if len(found.drafts) > material.max_facts:
-        found.dropped["over the limit"] = len(found.drafts) - material.max_facts
-        del found.drafts[material.max_facts :]
-    return found
+            parsed.dropped[str(exc)] += 1
+    parsed.drafts.sort(key=lambda draft: -draft.importance)
+    if len(parsed.drafts) > extraction_input.max_facts:
+        parsed.dropped["over the limit"] = (
+            len(parsed.drafts) - extraction_input.max_facts
+        )
+        del parsed.drafts[extraction_input.max_facts :]
+    return parsed
 
 
 class _FactValidator:
     """Validates the facts of one reply in order."""
 
-    def __init__(self, material: ExtractionInput, now: datetime) -> None:
-        self._material = material
+    def __init__(self, extraction_input: ExtractionInput, now: datetime) -> None:
+        self._input = extraction_input
         self._now = now
         # The text that the model has seen: it can quote nothing else.
         self._sources = [
-            (said, quote_check.normalize(truncate_middle(said.text, MAX_TURN_CHARS)))
-            for said in material.user_messages
+            (
+                message,
+                quote_check.normalize(truncate_middle(message.text, MAX_TURN_CHARS)),
+            )
+            for message in extraction_input.user_messages
         ]
         self._seen: set[str] = set()
 
     def build_draft(self, entry: Any) -> FactDraft:
         """Return the draft of a proposed fact; raises `FactRejected`."""
         try:
-            item = ProposedFact.model_validate(entry)
+            proposed = ProposedFact.model_validate(entry)
         except ValidationError as exc:
             raise FactRejected("malformed") from exc
-        content = self._check_content(item)
-        source = self._find_quoted_message(item.quote)
-        quote = item.quote.strip()[:MAX_QUOTE_LENGTH]
-        review_reason = injection_filter.find_injection(item.content, quote)
+        content = self._check_content(proposed)
+        source = self._find_quoted_message(proposed.quote)
+        quote = proposed.quote.strip()[:MAX_QUOTE_LENGTH]
+        review_reason = injection_filter.find_injection(proposed.content, quote)
         if not review_reason and injection_filter.is_about_assistant(content):
             raise FactRejected("about the assistant")
-        valid_from, expires_at = self._parse_interval(item)
+        valid_from, expires_at = self._parse_interval(proposed)
         draft = FactDraft(
             content=content,
-            category=item.category,
-            importance=item.importance,
-            agent=self._material.agent,
+            category=proposed.category,
+            importance=proposed.importance,
+            agent=self._input.agent,
             quote=quote,
             message_id=source.id,
             said_at=source.at,
             valid_from=valid_from,
             expires_at=expires_at,
-            supersedes=self._superseded_id(item.supersedes),
+            supersedes=self._superseded_id(proposed.supersedes),
             review_reason=review_reason,
         )
         try:
@@ -179,8 +186,8 @@ class _FactValidator:
         except FactInvalid as exc:
             raise FactRejected("malformed") from exc
 
-    def _check_content(self, item: ProposedFact) -> str:
-        content = " ".join(item.content.split())
+    def _check_content(self, proposed: ProposedFact) -> str:
+        content = " ".join(proposed.content.split())
         if not content:
             raise FactRejected("empty")
         if len(content) > MAX_CONTENT_LENGTH:
@@ -193,17 +200,17 @@ class _FactValidator:
     def _find_quoted_message(self, quote: str) -> PromptMessage:
         """Return the user's message that contains a quote."""
         words = quote_check.normalize(quote)
-        for said, text in self._sources:
+        for message, text in self._sources:
             if quote_check.is_quoted_from(words, text):
-                return said
+                return message
         raise FactRejected("quote not found")
 
     def _parse_interval(
-        self, item: ProposedFact
+        self, proposed: ProposedFact
     ) -> tuple[datetime | None, datetime | None]:
-        zone = self._material.zone
-        valid_from = date_parsing.parse_instant(item.valid_from, zone)
-        expires_at = date_parsing.parse_instant(item.expires_at, zone, at_end=True)
+        zone = self._input.zone
+        valid_from = date_parsing.parse_instant(proposed.valid_from, zone)
+        expires_at = date_parsing.parse_instant(proposed.expires_at, zone, at_end=True)
         if expires_at is not None and expires_at <= self._now:
             raise FactRejected("expired")
         if valid_from and expires_at and expires_at <= valid_from:
@@ -212,7 +219,7 @@ class _FactValidator:
         return valid_from, expires_at
 
     def _superseded_id(self, number: int | None) -> UUID | None:
-        known = self._material.known_facts
-        if number is None or not 1 <= number <= len(known):
+        facts = self._input.similar_facts
+        if number is None or not 1 <= number <= len(facts):
             return None
-        return known[number - 1].id
+        return facts[number - 1].id

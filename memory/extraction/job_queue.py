@@ -88,7 +88,7 @@ class StoredTurn(NamedTuple):
     end_position: int
 
 
-def enqueue(turn: StoredTurn, study: ExtractionRequest, now: datetime) -> None:
+def enqueue(turn: StoredTurn, request: ExtractionRequest, now: datetime) -> None:
     """Add an extraction job for a turn, in the caller's transaction."""
     at = connection.ops.adapt_datetimefield_value(now)
     user = ExtractionJob._meta.get_field("user_id").get_db_prep_value(
@@ -108,7 +108,7 @@ def enqueue(turn: StoredTurn, study: ExtractionRequest, now: datetime) -> None:
                     turn.first_position,
                     turn.end_position,
                 ),
-                *(study.agent, study.time_zone, at, at),
+                *(request.agent, request.time_zone, at, at),
             ],
         )
 
@@ -124,31 +124,33 @@ def claim(
     """
     now = now or datetime.now(UTC)
     # Read before the transaction: it may take a while, and SQLite has one writer.
-    found = _claimable_ids(limit, now, MAX_CHECKED) or _claimable_ids(
+    candidates = _claimable_ids(limit, now, MAX_CHECKED) or _claimable_ids(
         limit, now, UNLIMITED
     )
-    taken: list[int] = []
-    for number in found:
-        if len(taken) < limit and _claim_one(number, lease_seconds, now):
-            taken.append(number)
+    claimed: list[int] = []
+    for job_id in candidates:
+        if len(claimed) < limit and _claim_one(job_id, lease_seconds, now):
+            claimed.append(job_id)
     return (
-        list(ExtractionJob.objects.filter(pk__in=taken).order_by("pk")) if taken else []
+        list(ExtractionJob.objects.filter(pk__in=claimed).order_by("pk"))
+        if claimed
+        else []
     )
 
 
-def _claimable_ids(limit: int, now: datetime, looked_at: int) -> list[int]:
+def _claimable_ids(limit: int, now: datetime, max_checked: int) -> list[int]:
     at = connection.ops.adapt_datetimefield_value(now)
-    values = [at, looked_at, at, MAX_ATTEMPTS, limit + SPARE_CANDIDATES]
+    values = [at, max_checked, at, MAX_ATTEMPTS, limit + SPARE_CANDIDATES]
     with connection.cursor() as cursor:
         cursor.execute(FIRST_PER_USER_SQL, values)
-        return [number for (number,) in cursor.fetchall()]
+        return [job_id for (job_id,) in cursor.fetchall()]
 
 
-def _claim_one(number: int, lease_seconds: float, now: datetime) -> bool:
+def _claim_one(job_id: int, lease_seconds: float, now: datetime) -> bool:
     adapt = connection.ops.adapt_datetimefield_value
-    lease = now + timedelta(seconds=lease_seconds)
+    lease_end = now + timedelta(seconds=lease_seconds)
     with connection.cursor() as cursor:
-        cursor.execute(CLAIM_SQL, [adapt(lease), number, adapt(now)])
+        cursor.execute(CLAIM_SQL, [adapt(lease_end), job_id, adapt(now)])
         return bool(cursor.rowcount)
 
 
@@ -157,8 +159,8 @@ def complete(
 ) -> bool:
     """Mark a job as done, or as skipped with `error` as the reason.
 
-    Returns whether this worker still held the job: not if its lease expired and another
-    worker claimed it, nor if its user was erased.
+    Returns whether this worker still had the lease: not if it expired and another
+    worker claimed the job, nor if its user was erased.
     """
     return _close(
         job,
@@ -199,9 +201,9 @@ def retry(job: ExtractionJob, error: str, *, seconds: float) -> bool:
     """Requeue a job after a failure, due after a pause; returns the same as
     `complete`."""
     due_at = datetime.now(UTC) + timedelta(seconds=seconds)
-    mine = _leased_row(job)
+    leased = _leased_row(job)
     return bool(
-        mine.update(
+        leased.update(
             state=ExtractionJob.State.QUEUED,
             due_at=due_at,
             error=_storable_text(error, MAX_ERROR_LENGTH),
@@ -209,9 +211,9 @@ def retry(job: ExtractionJob, error: str, *, seconds: float) -> bool:
     )
 
 
-def _storable_text(text: str, most: int) -> str:
+def _storable_text(text: str, max_length: int) -> str:
     """Return the storable part of a text that may quote a provider or a model."""
-    return make_storable(redaction.redact_own(text))[:most]
+    return make_storable(redaction.redact_own(text))[:max_length]
 
 
 def release(job: ExtractionJob, *, seconds: float) -> bool:
@@ -226,15 +228,15 @@ def release(job: ExtractionJob, *, seconds: float) -> bool:
 
 
 class JobLeaseLost(Exception):
-    """The worker no longer holds the job: another claimed it, or it was erased."""
+    """The lease is lost: another worker claimed the job, or its user was erased."""
 
 
 @contextmanager
 def lock_leased(job: ExtractionJob) -> Iterator[None]:
     """Write the results of a job in a transaction that locks its row.
 
-    Raises `JobLeaseLost` if this worker no longer holds the job. So no data is written
-    about a user who was erased meanwhile: an erasure locks the same row.
+    Raises `JobLeaseLost` if this worker lost its lease. So no data is written about a
+    user who was erased meanwhile: an erasure locks the same row.
     """
     with transaction.atomic():
         owner = user_lock.lock_user(UserId(job.user_id), datetime.now(UTC))
@@ -246,11 +248,11 @@ def lock_leased(job: ExtractionJob) -> Iterator[None]:
         yield
 
 
-def backoff_seconds(attempts: int, asked: float | None = None) -> float:
-    """Return the delay after this many attempts; at least `asked`."""
+def backoff_seconds(attempts: int, minimum: float | None = None) -> float:
+    """Return the delay after this many attempts; at least `minimum`."""
     longest = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 4 ** (attempts - 1))
     jitter = random.uniform(longest / 2, longest)  # noqa: S311  not a secret
-    return max(jitter, asked or 0.0)
+    return max(jitter, minimum or 0.0)
 
 
 def requeue(ids: Iterable[int] | None = None, *, user_id: UserId | None = None) -> int:
@@ -278,11 +280,11 @@ def count_failed(since: datetime) -> int:
 
 def close_abandoned(now: datetime) -> int:
     """Mark jobs as failed whose workers died repeatedly; return how many."""
-    lost = ExtractionJob.objects.filter(
+    abandoned = ExtractionJob.objects.filter(
         state=ExtractionJob.State.RUNNING, due_at__lte=now, attempts__gte=MAX_ATTEMPTS
     )
     error = f"the worker stopped during extraction {MAX_ATTEMPTS} times"
-    return sum(fail(job, error) for job in lost[:100])
+    return sum(fail(job, error) for job in abandoned[:100])
 
 
 def has_due_job(now: datetime) -> bool:

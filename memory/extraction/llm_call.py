@@ -26,7 +26,7 @@ class LlmReply(NamedTuple):
 
 
 def call_model(
-    learner: ExtractionModel,
+    model: ExtractionModel,
     messages: Sequence[Message],
     *,
     response_format: Mapping[str, Any] | None = None,
@@ -37,48 +37,46 @@ def call_model(
     `response_format` is sent to providers that enforce it. Blocks. Raises the errors of
     `providers.errors`, and TimeoutError.
     """
-    asked: dict[str, Any] = {}
-    if not supported_parameters.unsupported_parameters(
-        learner.provider, ["temperature"]
-    ):
-        asked["temperature"] = 0
-    if learner.provider.kind == "local":
-        asked["max_tokens"] = LOCAL_MAX_TOKENS
-    if response_format and registry.structured_outputs(learner.provider) == "native":
-        asked["response_format"] = response_format
+    parameters: dict[str, Any] = {}
+    if not supported_parameters.unsupported_parameters(model.provider, ["temperature"]):
+        parameters["temperature"] = 0
+    if model.provider.kind == "local":
+        parameters["max_tokens"] = LOCAL_MAX_TOKENS
+    if response_format and registry.structured_outputs(model.provider) == "native":
+        parameters["response_format"] = response_format
     return sync_bridge.run_sync(
-        _call_with_fallback(learner, messages, asked, user),
+        _call_with_fallback(model, messages, parameters, user),
         timeout_seconds=TIMEOUT_SECONDS,
     )
 
 
 async def _call_with_fallback(
-    learner: ExtractionModel,
+    model: ExtractionModel,
     messages: Sequence[Message],
-    asked: dict[str, Any],
+    parameters: dict[str, Any],
     user: str,
 ) -> LlmReply:
     try:
-        return await _call(learner, messages, asked, user)
+        return await _call(model, messages, parameters, user)
     except RequestRefused:
-        if not asked:
+        if not parameters:
             raise
         # Reasoning models take no temperature, many servers no schema, and not every
         # refusal names the parameter. Both are optional, so retry without them.
-        return await _call(learner, messages, {}, user)
+        return await _call(model, messages, {}, user)
 
 
 async def _call(
-    learner: ExtractionModel,
+    model: ExtractionModel,
     messages: Sequence[Message],
-    asked: dict[str, Any],
+    parameters: dict[str, Any],
     user: str,
 ) -> LlmReply:
-    call = ModelRequest(
-        learner.model, messages, parameters=asked, stream=False, user=user or None
+    request = ModelRequest(
+        model.model, messages, parameters=parameters, stream=False, user=user or None
     )
     reply = Reply()
-    async with aclosing(client.run(learner.name, learner.provider, call)) as events:
+    async with aclosing(client.run(model.name, model.provider, request)) as events:
         async for event in events:
             reply.add(event)
     return LlmReply(reply.text or reply.refusal, reply.finish_reason != "length")

@@ -125,7 +125,7 @@ class ExtractionInput:
     earlier: Sequence[PromptMessage]
     zone: tzinfo
     """The user's time zone."""
-    known_facts: Sequence[StoredFact] = ()
+    similar_facts: Sequence[StoredFact] = ()
     """Facts similar to the user's messages, numbered from 1 in the prompt."""
     agent: str = ""
     max_facts: int = 5
@@ -134,25 +134,29 @@ class ExtractionInput:
     @property
     def user_messages(self) -> list[PromptMessage]:
         """The user's messages of the turn."""
-        return [said for said in self.turn if said.role == "user" and said.text.strip()]
+        return [
+            message
+            for message in self.turn
+            if message.role == "user" and message.text.strip()
+        ]
 
-    def with_known_facts(self, known: Sequence[StoredFact]) -> "ExtractionInput":
+    def with_similar_facts(self, facts: Sequence[StoredFact]) -> "ExtractionInput":
         """Return a copy with known facts."""
-        return replace(self, known_facts=known)
+        return replace(self, similar_facts=facts)
 
 
-def build_prompt(material: ExtractionInput) -> list[Message]:
+def build_prompt(extraction_input: ExtractionInput) -> list[Message]:
     """Return the extraction prompt for a turn."""
-    at = material.user_messages[-1].at.astimezone(material.zone)
+    at = extraction_input.user_messages[-1].at.astimezone(extraction_input.zone)
     system = INSTRUCTIONS.format(
         weekday=f"{at:%A}",
         day=f"{at:%Y-%m-%d}",
         time=f"{at:%H:%M}",
         zone=_zone_name(at),
         categories=", ".join(CATEGORIES),
-        most=material.max_facts,
+        most=extraction_input.max_facts,
     )
-    return [Message("system", system), Message("user", _quote_input(material))]
+    return [Message("system", system), Message("user", _quote_input(extraction_input))]
 
 
 def _zone_name(at: datetime) -> str:
@@ -160,33 +164,38 @@ def _zone_name(at: datetime) -> str:
     return name if name == "UTC" else f"{name}, UTC{at:%z}"
 
 
-def _quote_input(material: ExtractionInput) -> str:
+def _quote_input(extraction_input: ExtractionInput) -> str:
     """Return the input as lines of JSON: text in it cannot imitate a heading."""
-    known = [
+    facts = [
         f"{number}. [{fact.category}] {' '.join(fact.content.split())}"
-        for number, fact in enumerate(material.known_facts, start=1)
+        for number, fact in enumerate(extraction_input.similar_facts, start=1)
     ]
-    earlier = [_quote_message(said, MAX_EARLIER_CHARS) for said in material.earlier]
-    turn = [_quote_message(said, MAX_TURN_CHARS) for said in material.turn]
+    earlier = [
+        _quote_message(message, MAX_EARLIER_CHARS)
+        for message in extraction_input.earlier
+    ]
+    turn = [
+        _quote_message(message, MAX_TURN_CHARS) for message in extraction_input.turn
+    ]
     parts = [
-        ("Known facts:", known or ["(none)"]),
+        ("Known facts:", facts or ["(none)"]),
         ("Earlier messages, for understanding only:", earlier or ["(none)"]),
         ("The turn:", turn),
     ]
     return "\n\n".join("\n".join([heading, *lines]) for heading, lines in parts)
 
 
-def _quote_message(said: PromptMessage, most: int) -> str:
-    text = truncate_middle(said.text, most)
-    return orjson.dumps({"role": said.role, "text": text}).decode()
+def _quote_message(message: PromptMessage, max_length: int) -> str:
+    text = truncate_middle(message.text, max_length)
+    return orjson.dumps({"role": message.role, "text": text}).decode()
 
 
-def truncate_middle(text: str, most: int) -> str:
+def truncate_middle(text: str, max_length: int) -> str:
     """Return a text of at most about `most` characters, cut in its middle."""
-    if len(text) <= most:
+    if len(text) <= max_length:
         return text
-    head = most * 2 // 3
-    return f"{text[:head]} […] {text[head - most :]}"
+    head = max_length * 2 // 3
+    return f"{text[:head]} […] {text[head - max_length :]}"
 
 
 def build_correction(reply: str, problem: str) -> list[Message]:

@@ -48,8 +48,8 @@ def _splits_word(text: str, place: int) -> bool:
     """Whether a cut at a position splits a word."""
     if place in (0, len(text)):
         return False
-    sides = text[place - 1 : place + 1]
-    return all(map(_is_word_character, sides)) and not UNSPACED.search(sides)
+    neighbours = text[place - 1 : place + 1]
+    return all(map(_is_word_character, neighbours)) and not UNSPACED.search(neighbours)
 
 
 def _is_word_character(character: str) -> bool:

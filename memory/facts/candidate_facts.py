@@ -1,4 +1,4 @@
-"""Known facts that may be related to the drafts of one save."""
+"""Stored facts that may be related to the drafts of one save."""
 
 import uuid
 from collections.abc import Iterable, Sequence
@@ -47,8 +47,8 @@ class CandidateFacts:
         if draft.key is None:
             return None
         for fact in (*self._active.values(), *self._added):
-            is_it = (fact.category, fact.key) == (draft.category, draft.key)
-            if is_it and _is_active(fact):
+            has_key = (fact.category, fact.key) == (draft.category, draft.key)
+            if has_key and _is_active(fact):
                 return fact
         return None
 
@@ -93,22 +93,24 @@ def load_candidates(
 def _near_ids(
     user_id: UserId, draft: FactDraft, embedded: Embedded | None, threshold: float
 ) -> list[uuid.UUID]:
-    proposed = []
+    ids = []
     if embedded is not None:
         nearest = search.nearest_facts(user_id, embedded, limit=MAX_NEIGHBOURS)
-        proposed += [key for key, similarity in nearest if similarity >= threshold]
-    by_words = search.search_facts(user_id, Query(draft.content), limit=MAX_NEIGHBOURS)
-    proposed += [found.fact.id for found in by_words]
-    return list(dict.fromkeys(proposed))
+        ids += [key for key, similarity in nearest if similarity >= threshold]
+    word_matches = search.search_facts(
+        user_id, Query(draft.content), limit=MAX_NEIGHBOURS
+    )
+    ids += [found.fact.id for found in word_matches]
+    return list(dict.fromkeys(ids))
 
 
 def _load_active(
     user_id: UserId, drafts: Sequence[FactDraft], near: list[list[uuid.UUID]]
 ) -> Iterable[Fact]:
-    named = {draft.supersedes for draft in drafts if draft.supersedes}
+    superseded_ids = {draft.supersedes for draft in drafts if draft.supersedes}
     keys = [Q(category=d.category, key=d.key) for d in drafts if d.key is not None]
-    wanted = reduce(or_, keys, Q(id__in=named.union(*near)))
-    return Fact.objects.filter(wanted, user_id=user_id, status=FactStatus.ACTIVE)
+    condition = reduce(or_, keys, Q(id__in=superseded_ids.union(*near)))
+    return Fact.objects.filter(condition, user_id=user_id, status=FactStatus.ACTIVE)
 
 
 def _load_retired(user_id: UserId, drafts: Sequence[FactDraft]) -> Iterable[Fact]:

@@ -94,15 +94,15 @@ class ChangeSet:
         self._write_passages()
 
     def _write_passages(self) -> None:
-        known = {**self._changed, **self._created}
-        shown = [known[key] for key in self._texts if known[key].status == "active"]
-        hidden = [key for key in self._found if known[key].status != "active"]
-        if shown:
+        facts = {**self._changed, **self._created}
+        active = [facts[key] for key in self._texts if facts[key].status == "active"]
+        inactive = [key for key in self._found if facts[key].status != "active"]
+        if active:
             passages.index_facts(
-                self.user_id, [(f.id, f.content, *self._texts[f.id]) for f in shown]
+                self.user_id, [(f.id, f.content, *self._texts[f.id]) for f in active]
             )
-        if hidden:
-            passages.unindex_facts(self.user_id, hidden)
+        if inactive:
+            passages.unindex_facts(self.user_id, inactive)
 
     def _mark_changed(self, fact: Fact) -> None:
         fact.updated_at = self.now

@@ -14,28 +14,30 @@ from memory.facts import public_ids
 from memory.facts.types import FactHistoryStep, StoredFact
 
 
-def serialize_fact(known: StoredFact) -> dict[str, Any]:
+def serialize_fact(fact: StoredFact) -> dict[str, Any]:
     """Return a fact as a `memory` object."""
-    ends = known.superseded_by
+    superseded_by = fact.superseded_by
     return {
-        "id": public_ids.format_fact_id(known.id),
+        "id": public_ids.format_fact_id(fact.id),
         "object": "memory",
-        "content": known.content,
-        "category": known.category,
-        "key": known.key,
-        "importance": known.importance,
-        "status": known.status,
-        "pinned": known.is_pinned,
-        "source": known.source,
-        "agent": known.agent or None,
-        "quote": known.quote or None,
-        "said_at": format_time(known.said_at),
-        "valid_from": format_time(known.valid_from),
-        "valid_to": format_time(known.valid_to),
-        "expires_at": format_time(known.expires_at),
-        "superseded_by": public_ids.format_fact_id(ends) if ends else None,
-        "created_at": unix_seconds(known.created_at),
-        "updated_at": unix_seconds(known.updated_at),
+        "content": fact.content,
+        "category": fact.category,
+        "key": fact.key,
+        "importance": fact.importance,
+        "status": fact.status,
+        "pinned": fact.is_pinned,
+        "source": fact.source,
+        "agent": fact.agent or None,
+        "quote": fact.quote or None,
+        "said_at": format_time(fact.said_at),
+        "valid_from": format_time(fact.valid_from),
+        "valid_to": format_time(fact.valid_to),
+        "expires_at": format_time(fact.expires_at),
+        "superseded_by": public_ids.format_fact_id(superseded_by)
+        if superseded_by
+        else None,
+        "created_at": unix_seconds(fact.created_at),
+        "updated_at": unix_seconds(fact.updated_at),
     }
 
 

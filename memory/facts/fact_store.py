@@ -47,10 +47,10 @@ def save_drafts(
     threshold: float = 0.9,
     errors: Sequence[str] = (),
 ) -> list[SaveResult]:
-    """Save drafts, all or none, reconciled with the known facts.
+    """Save drafts, all or none, reconciled with the stored facts.
 
     `embedded` has each draft's vector or None; `errors`, if given, has the reason for
-    each missing one. `threshold` is the cosine similarity from which a known fact is
+    each missing one. `threshold` is the cosine similarity from which a stored fact is
     compared with a draft. `by` is `extraction`, `agent:NAME`, `user`, `mcp` or
     `operator`. Returns the outcome of each draft. Raises `FactInvalid`.
     """
@@ -64,16 +64,16 @@ def save_drafts(
     search.open_index(user_id)
     with transaction.atomic():
         user_lock.lock_user(user_id, now)
-        ledger = ChangeSet(user_id, by=by, now=now)
-        known = candidate_facts.load_candidates(
+        change_set = ChangeSet(user_id, by=by, now=now)
+        candidates = candidate_facts.load_candidates(
             user_id, cleaned, embedded, threshold=threshold
         )
-        ladder = FactReconciler(ledger, known)
+        reconciler = FactReconciler(change_set, candidates)
         saved = [
-            ladder.reconcile(draft, number, texts[number])
+            reconciler.reconcile(draft, number, texts[number])
             for number, draft in enumerate(cleaned)
         ]
-        ledger.write()
+        change_set.write()
     return saved
 
 
@@ -99,11 +99,11 @@ def edit_fact(
     cleaned = fact_validation.clean_changes(changes)
     text = embedded, error
     with transaction.atomic():
-        ledger, fact = _begin_change(user_id, fact_id, by)
+        change_set, fact = _begin_change(user_id, fact_id, by)
         fact_updates.apply_changes(
-            ledger, fact, cleaned, by=by, reason=reason, text=text
+            change_set, fact, cleaned, by=by, reason=reason, text=text
         )
-        ledger.write()
+        change_set.write()
     return stored_fact_from_row(fact)
 
 
@@ -115,11 +115,11 @@ def soft_delete_fact(
     Returns False if it was already deleted. Raises `FactUnknown`.
     """
     with transaction.atomic():
-        ledger, fact = _begin_change(user_id, fact_id, by)
+        change_set, fact = _begin_change(user_id, fact_id, by)
         deleted = {"status": FactStatus.DELETED.value}
-        is_new = ledger.change(fact, deleted, action="deleted", reason=reason)
-        ledger.write()
-    return is_new
+        is_changed = change_set.change(fact, deleted, action="deleted", reason=reason)
+        change_set.write()
+    return is_changed
 
 
 def _begin_change(
@@ -171,14 +171,16 @@ def page_facts(
     the previous page. With `as_of`, facts are returned as they were at that time, and
     `status` refers to that time too.
     """
-    given = {"category": category, "source": source, "is_pinned": is_pinned}
-    narrowed = {name: value for name, value in given.items() if value is not None}
+    filters_by_name = {"category": category, "source": source, "is_pinned": is_pinned}
+    filters = {
+        name: value for name, value in filters_by_name.items() if value is not None
+    }
     if as_of is not None:
-        found = point_in_time.list_facts_at(
+        rows = point_in_time.list_facts_at(
             user_id,
             as_of,
             status=status,
-            narrowed=narrowed,
+            filters=filters,
             after=after,
             limit=limit + 1,
         )
@@ -188,11 +190,11 @@ def page_facts(
             point_in_time.after_cursor(after),
             point_in_time.status_condition(status, as_of),
             user_id=user_id,
-            **narrowed,
+            **filters,
         )
-        found = list(facts.order_by(*point_in_time.NEWEST_FIRST)[: limit + 1])
-    return [stored_fact_from_row(row, at=as_of) for row in found[:limit]], len(
-        found
+        rows = list(facts.order_by(*point_in_time.NEWEST_FIRST)[: limit + 1])
+    return [stored_fact_from_row(row, at=as_of) for row in rows[:limit]], len(
+        rows
     ) > limit
 
 
@@ -205,9 +207,9 @@ def expire_due_facts(now: datetime, *, limit: int = 500) -> int:
     due = Fact.objects.filter(
         status=FactStatus.ACTIVE, is_pinned=False, expires_at__lte=now
     ).order_by("expires_at")
-    found = due.values_list("user_id", "id")[:limit]
+    rows = due.values_list("user_id", "id")[:limit]
     by_user: dict[uuid.UUID, list[uuid.UUID]] = {}
-    for user_id, fact_id in found:
+    for user_id, fact_id in rows:
         by_user.setdefault(user_id, []).append(fact_id)
     return sum(
         _expire_facts(UserId(user_id), fact_ids, now)
@@ -218,7 +220,7 @@ def expire_due_facts(now: datetime, *, limit: int = 500) -> int:
 def _expire_facts(user_id: UserId, fact_ids: Sequence[uuid.UUID], now: datetime) -> int:
     with transaction.atomic():
         user_lock.lock_user(user_id, now)
-        ledger = ChangeSet(user_id, by="expiry", now=now)
+        change_set = ChangeSet(user_id, by="expiry", now=now)
         # Queried again: a fact may have been pinned or prolonged before the lock.
         due = Fact.objects.filter(
             point_in_time.status_condition("expired", now), status=FactStatus.ACTIVE
@@ -226,8 +228,8 @@ def _expire_facts(user_id: UserId, fact_ids: Sequence[uuid.UUID], now: datetime)
         facts = list(due.filter(user_id=user_id, id__in=fact_ids))
         for fact in facts:
             expired = {"status": FactStatus.EXPIRED.value}
-            ledger.change(fact, expired, action="expired")
-        ledger.write()
+            change_set.change(fact, expired, action="expired")
+        change_set.write()
     return len(facts)
 
 

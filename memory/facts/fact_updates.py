@@ -11,7 +11,7 @@ from memory.models import Fact, FactStatus
 
 
 def apply_changes(
-    ledger: ChangeSet,
+    change_set: ChangeSet,
     fact: Fact,
     changes: dict[str, Any],
     *,
@@ -23,32 +23,35 @@ def apply_changes(
 
     Raises `FactInvalid` if the dates contradict each other, and `KeyTaken`.
     """
-    was = point_in_time.status_at(fact, ledger.now)
-    values = {**_reactivation_values(fact, was, changes, ledger.now), **changes}
-    values |= _authorship_values(fact, changes, by, ledger.now)
+    old_status = point_in_time.status_at(fact, change_set.now)
+    values = {
+        **_reactivation_values(fact, old_status, changes, change_set.now),
+        **changes,
+    }
+    values |= _authorship_values(fact, changes, by, change_set.now)
     check_interval(
         *(values.get(n, getattr(fact, n)) for n in ("valid_from", *END_FIELDS))
     )
     _check_key(fact, values)
-    action = _history_action(fact, was, values)
-    ledger.change(fact, values, action=action, reason=reason, text=text)
+    action = _history_action(fact, old_status, values)
+    change_set.change(fact, values, action=action, reason=reason, text=text)
 
 
 END_FIELDS = ("valid_to", "expires_at")
 
 
 def _reactivation_values(
-    fact: Fact, was: str, changes: dict[str, Any], now: datetime
+    fact: Fact, old_status: str, changes: dict[str, Any], now: datetime
 ) -> dict[str, Any]:
     """Return the values that make a fact active again: no links and no past ends."""
-    if changes.get("status") != "active" or was == "active":
+    if changes.get("status") != "active" or old_status == "active":
         return {}
-    passed = {
+    past_ends = {
         name: None
         for name in END_FIELDS
         if (end := getattr(fact, name)) is not None and end <= now
     }
-    return {"superseded_by_id": None, **passed}
+    return {"superseded_by_id": None, **past_ends}
 
 
 def _authorship_values(
@@ -83,9 +86,9 @@ def _check_key(fact: Fact, values: dict[str, Any]) -> None:
         )
 
 
-def _history_action(fact: Fact, was: str, values: dict[str, Any]) -> str:
-    status = values.get("status", was)
-    if status != was:
+def _history_action(fact: Fact, old_status: str, values: dict[str, Any]) -> str:
+    status = values.get("status", old_status)
+    if status != old_status:
         return "restored" if status == "active" else "flagged"
     is_pinned = values.get("is_pinned", fact.is_pinned)
     if is_pinned != fact.is_pinned:

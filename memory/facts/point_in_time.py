@@ -20,30 +20,32 @@ def list_facts_at(
     at: datetime,
     *,
     status: str | None,
-    narrowed: Mapping[str, str | bool],
+    filters: Mapping[str, str | bool],
     after: FactCursor | None,
     limit: int,
 ) -> list[Fact]:
     """Return facts as they were at a moment, newest first.
 
     Includes facts known by then; with `status="active"` only those valid by what was
-    known then. `narrowed` filters by field values. Runs three queries for any amount of
+    known then. `filters` has field values. Runs three queries for any amount of
     data: the database filters facts unchanged since; for the others, later changes are
     undone.
     """
-    known = Fact.objects.filter(
+    facts = Fact.objects.filter(
         after_cursor(after), user_id=user_id, created_at__lte=at
     )
-    since = FactChange.objects.filter(fact=OuterRef("pk"), at__gt=at)
-    same = known.filter(~Exists(since), status_condition(status, at), **narrowed)
+    later_changes = FactChange.objects.filter(fact=OuterRef("pk"), at__gt=at)
+    unchanged = facts.filter(
+        ~Exists(later_changes), status_condition(status, at), **filters
+    )
     if status == "active":
-        same = same.filter(_validity_condition(at))
-    found = list(same.order_by(*NEWEST_FIRST)[:limit])
-    changed = known.filter(Exists(since))
+        unchanged = unchanged.filter(_validity_condition(at))
+    found = list(unchanged.order_by(*NEWEST_FIRST)[:limit])
+    changed = facts.filter(Exists(later_changes))
     if len(found) == limit:
         changed = changed.exclude(after_cursor(cursor_of(found[-1])))
     for fact in _rewind(user_id, changed, at):
-        if _matches(fact, at, status, narrowed):
+        if _matches(fact, at, status, filters):
             found.append(fact)
     return sorted(found, key=cursor_of, reverse=True)[:limit]
 
@@ -62,22 +64,22 @@ def after_cursor(after: FactCursor | None) -> Q:
 
 def status_condition(status: str | None, at: datetime) -> Q:
     """Return the condition for a status; a fact expires exactly at `expires_at`."""
-    lasts = Q(is_pinned=True) | Q(expires_at__isnull=True) | Q(expires_at__gt=at)
+    is_unexpired = Q(is_pinned=True) | Q(expires_at__isnull=True) | Q(expires_at__gt=at)
     match status:
         case None:
             return Q()
         case "active":
-            return Q(status="active") & lasts
+            return Q(status="active") & is_unexpired
         case "expired":
-            return Q(status="expired") | Q(status="active") & ~lasts
+            return Q(status="expired") | Q(status="active") & ~is_unexpired
         case _:
             return Q(status=status)
 
 
 def _validity_condition(at: datetime) -> Q:
     """Return the condition for facts that are valid at a moment."""
-    begun = Q(valid_from__isnull=True) | Q(valid_from__lte=at)
-    return begun & (Q(valid_to__isnull=True) | Q(valid_to__gt=at))
+    has_begun = Q(valid_from__isnull=True) | Q(valid_from__lte=at)
+    return has_begun & (Q(valid_to__isnull=True) | Q(valid_to__gt=at))
 
 
 def status_at(fact: Fact, at: datetime) -> str:
@@ -89,16 +91,16 @@ def status_at(fact: Fact, at: datetime) -> str:
 
 
 def _matches(
-    fact: Fact, at: datetime, status: str | None, narrowed: Mapping[str, str | bool]
+    fact: Fact, at: datetime, status: str | None, filters: Mapping[str, str | bool]
 ) -> bool:
-    if any(getattr(fact, name) != value for name, value in narrowed.items()):
+    if any(getattr(fact, name) != value for name, value in filters.items()):
         return False
     if status is None:
         return True
     has_begun = fact.valid_from is None or fact.valid_from <= at
     has_ended = fact.valid_to is not None and fact.valid_to <= at
-    is_so = has_begun and not has_ended
-    return status_at(fact, at) == status and (is_so or status != "active")
+    is_valid = has_begun and not has_ended
+    return status_at(fact, at) == status and (is_valid or status != "active")
 
 
 def _rewind(user_id: UserId, facts: QuerySet[Fact], at: datetime) -> list[Fact]:

@@ -16,8 +16,8 @@ def format_fact_id(fact_id: uuid.UUID) -> str:
 
 def parse_fact_id(name: str) -> uuid.UUID | None:
     """Return the id of a public id, or None if it is malformed."""
-    found = PATTERN.fullmatch(name)
-    return uuid.UUID(found[1]) if found else None
+    match = PATTERN.fullmatch(name)
+    return uuid.UUID(match[1]) if match else None
 
 
 def require_fact_id(name: str) -> uuid.UUID:

@@ -1,4 +1,4 @@
-"""Reconciliation of drafts with known facts: repeated, changed, or new.
+"""Reconciliation of drafts with stored facts: repeated, changed, or new.
 
 docs/facts.md describes the rules in their order. A wrong merge is worse than a
 duplicate, so a doubtful draft becomes a separate fact.
@@ -22,22 +22,22 @@ HUMAN_SOURCES = ("user", "operator")
 class FactReconciler:
     """Reconciles drafts one by one and records the results in the change set."""
 
-    def __init__(self, ledger: ChangeSet, board: CandidateFacts) -> None:
-        self._ledger = ledger
-        self._board = board
+    def __init__(self, change_set: ChangeSet, candidates: CandidateFacts) -> None:
+        self._change_set = change_set
+        self._candidates = candidates
 
     def reconcile(
         self, draft: FactDraft, number: int, text: EmbeddingResult
     ) -> SaveResult:
         """Reconcile a draft and record the result; the draft must have a `said_at`."""
-        candidates = self._board.near(number)
+        candidates = self._candidates.near(number)
         if draft.review_reason:
             return self._flag_for_review(draft, draft.review_reason, candidates)
         saved = self._apply_rules(draft, candidates, text)
-        ended = self._board.by_id(draft.supersedes)
+        ended = self._candidates.by_id(draft.supersedes)
         if ended is None or ended.id == saved.fact_id:
             return saved
-        # The draft repeats a known fact; what it supersedes still ends.
+        # The draft repeats a stored fact; what it supersedes still ends.
         if saved.outcome not in ("updated", "unchanged") or not _can_end(ended, draft):
             return saved
         self._end_fact(ended, saved.fact_id, draft)
@@ -48,13 +48,13 @@ class FactReconciler:
     ) -> SaveResult:
         if forgotten := self._find_deleted(draft):
             return SaveResult(forgotten.id, "outdated")
-        if keyed := self._board.by_key(draft):
+        if keyed := self._candidates.by_key(draft):
             return self._upsert(keyed, draft, text)
         candidates = [fact for fact in candidates if _keys_agree(fact, draft)]
         for fact in candidates:
             if equivalence.is_identical(fact.content, draft.content):
                 return self._confirm(fact, draft)
-        if ended := self._board.by_id(draft.supersedes):
+        if ended := self._candidates.by_id(draft.supersedes):
             return self._supersede([ended], draft, text)
         return self._compare(draft, candidates, text)
 
@@ -67,7 +67,9 @@ class FactReconciler:
                 case "same":
                     return self._reword(fact, draft, text)
                 # Drafts of the same save do not replace each other.
-                case "changed" if not _was_past(draft) and not self._board.is_new(fact):
+                case "changed" if not _was_past(draft) and not self._candidates.is_new(
+                    fact
+                ):
                     changed.append(fact)
         if changed:
             return self._supersede(changed, draft, text)
@@ -77,7 +79,7 @@ class FactReconciler:
         """Return the fact that the user deleted after saying what this draft states."""
         if draft.source in HUMAN_SOURCES:
             return None
-        for fact in self._board.retired(FactStatus.DELETED, draft.content):
+        for fact in self._candidates.retired(FactStatus.DELETED, draft.content):
             if fact.updated_at >= require_said_at(draft):
                 return fact
         return None
@@ -97,14 +99,14 @@ class FactReconciler:
             **date_values(draft),
         }
         values["is_pinned"] = fact.is_pinned or draft.is_pinned
-        self._ledger.change(fact, values, action="updated", text=text)
+        self._change_set.change(fact, values, action="updated", text=text)
         return SaveResult(fact.id, "updated")
 
     def _confirm(self, fact: Fact, draft: FactDraft) -> SaveResult:
         """Record that a fact was repeated, possibly with more importance."""
         values = {} if _is_protected(fact, draft) else self._merged_values(fact, draft)
-        self._ledger.touch(fact, require_said_at(draft))
-        if self._ledger.change(fact, values, action="updated"):
+        self._change_set.touch(fact, require_said_at(draft))
+        if self._change_set.change(fact, values, action="updated"):
             return SaveResult(fact.id, "updated")
         return SaveResult(fact.id, "unchanged")
 
@@ -114,7 +116,7 @@ class FactReconciler:
         if _is_protected(fact, draft) or fact.said_at > require_said_at(draft):
             return self._confirm(fact, draft)
         values = {**source_values(draft), **self._merged_values(fact, draft)}
-        self._ledger.change(fact, values, action="updated", text=text)
+        self._change_set.change(fact, values, action="updated", text=text)
         return SaveResult(fact.id, "updated")
 
     def _merged_values(self, fact: Fact, draft: FactDraft) -> dict[str, Any]:
@@ -135,7 +137,7 @@ class FactReconciler:
         given: dict[str, Any] = {
             name: at for name, at in date_values(draft).items() if at is not None
         }
-        if fact.expires_at is not None and fact.expires_at <= self._ledger.now:
+        if fact.expires_at is not None and fact.expires_at <= self._change_set.now:
             given.setdefault("expires_at", None)
         start = given.get("valid_from", fact.valid_from)
         ends = (given.get(name, getattr(fact, name)) for name in END_FIELDS)
@@ -143,36 +145,36 @@ class FactReconciler:
         return given if fits else {}
 
     def _supersede(
-        self, olds: Sequence[Fact], draft: FactDraft, text: EmbeddingResult
+        self, superseded: Sequence[Fact], draft: FactDraft, text: EmbeddingResult
     ) -> SaveResult:
-        latest = max(olds, key=lambda fact: fact.said_at)
+        latest = max(superseded, key=lambda fact: fact.said_at)
         if latest.said_at > require_said_at(draft):
             return self._store_outdated(draft, latest)
-        for fact in olds:
+        for fact in superseded:
             if _is_protected(fact, draft):
                 return self._flag_for_review(draft, _conflict_reason(fact))
         new = self._build_fact(draft, FactStatus.ACTIVE)
-        for fact in olds:
+        for fact in superseded:
             self._end_fact(fact, new.id, draft)
-        _inherit_key(new, olds)
-        self._ledger.create(new, action="created", text=text)
-        self._board.add(new)
-        return SaveResult(new.id, "superseded", olds[0].id)
+        _inherit_key(new, superseded)
+        self._change_set.create(new, action="created", text=text)
+        self._candidates.add(new)
+        return SaveResult(new.id, "superseded", superseded[0].id)
 
     def _end_fact(self, fact: Fact, new_id: uuid.UUID, draft: FactDraft) -> None:
         """Record that a fact is superseded, now or from a later day on."""
         end = draft.valid_from or require_said_at(draft)
         values: dict[str, Any] = {"superseded_by_id": new_id}
-        if end <= self._ledger.now:
+        if end <= self._change_set.now:
             values["status"] = FactStatus.SUPERSEDED.value
         if _is_between(fact.valid_from, end, fact.valid_to):
             values["valid_to"] = end
         reason = f"superseded by: {draft.content}"
-        self._ledger.change(fact, values, action="superseded", reason=reason)
+        self._change_set.change(fact, values, action="superseded", reason=reason)
 
     def _store_outdated(self, draft: FactDraft, newer: Fact) -> SaveResult:
-        """Store a draft as superseded by a fact that was said after it."""
-        for fact in self._board.retired(FactStatus.SUPERSEDED, draft.content):
+        """Store a draft as superseded by a newer fact."""
+        for fact in self._candidates.retired(FactStatus.SUPERSEDED, draft.content):
             if fact.superseded_by_id == newer.id:
                 return SaveResult(fact.id, "outdated")
         past = self._build_fact(draft, FactStatus.SUPERSEDED)
@@ -181,7 +183,7 @@ class FactReconciler:
         if _is_between(past.valid_from, end, past.valid_to):
             past.valid_to = end
         reason = f"older than: {newer.content}"
-        self._ledger.create(past, action="outdated", reason=reason)
+        self._change_set.create(past, action="outdated", reason=reason)
         return SaveResult(past.id, "outdated")
 
     def _flag_for_review(
@@ -190,22 +192,22 @@ class FactReconciler:
         for fact in candidates:
             if equivalence.is_identical(fact.content, draft.content):
                 return SaveResult(fact.id, "unchanged")
-        for fact in self._board.retired(FactStatus.PENDING_REVIEW, draft.content):
+        for fact in self._candidates.retired(FactStatus.PENDING_REVIEW, draft.content):
             return SaveResult(fact.id, "pending_review")
         fact = self._build_fact(draft, FactStatus.PENDING_REVIEW)
-        self._ledger.create(fact, action="flagged", reason=reason)
+        self._change_set.create(fact, action="flagged", reason=reason)
         return SaveResult(fact.id, "pending_review")
 
     def _create(self, draft: FactDraft, text: EmbeddingResult) -> SaveResult:
         fact = self._build_fact(draft, FactStatus.ACTIVE)
-        self._ledger.create(fact, action="created", text=text)
-        self._board.add(fact)
+        self._change_set.create(fact, action="created", text=text)
+        self._candidates.add(fact)
         return SaveResult(fact.id, "created")
 
     def _build_fact(self, draft: FactDraft, status: FactStatus) -> Fact:
-        now = self._ledger.now
+        now = self._change_set.now
         return Fact(
-            user_id=self._ledger.user_id,
+            user_id=self._change_set.user_id,
             category=draft.category,
             key=draft.key,
             importance=draft.importance,
@@ -247,7 +249,7 @@ def require_said_at(draft: FactDraft) -> datetime:
 
 
 def _was_past(draft: FactDraft) -> bool:
-    """Return whether a draft's validity had ended when it was said."""
+    """Return whether a draft's validity had ended before the user stated it."""
     return draft.valid_to is not None and draft.valid_to <= require_said_at(draft)
 
 
@@ -271,9 +273,9 @@ def _keys_agree(fact: Fact, draft: FactDraft) -> bool:
     )
 
 
-def _inherit_key(new: Fact, olds: Sequence[Fact]) -> None:
+def _inherit_key(new: Fact, superseded: Sequence[Fact]) -> None:
     """Give a new fact the key of the fact it supersedes."""
-    for old in olds:
+    for old in superseded:
         if new.key is None and old.key is not None and old.status != FactStatus.ACTIVE:
             new.category, new.key = old.category, old.key
 

@@ -74,7 +74,7 @@ def test_prompt_contains_users_local_date_and_weekday():
 
 def test_prompt_numbers_known_facts_and_hides_ids():
     facts = [known("The user lives\nin Rome."), known("Likes tea.", "preference")]
-    _, user = asked(material("hi", known_facts=facts))
+    _, user = asked(material("hi", similar_facts=facts))
     assert "1. [fact] The user lives in Rome.\n2. [preference] Likes tea." in user
     assert not any(fact.id.hex in user or str(fact.id) in user for fact in facts)
 
@@ -340,7 +340,7 @@ def test_fact_expiring_today_is_valid_until_midnight():
 def test_supersedes_number_refers_to_the_listed_fact(given, index):
     facts = [known("The user has a dog."), known("The user has no pets.")]
     draft = only(
-        fact(supersedes=given), about=material("I have a cat", known_facts=facts)
+        fact(supersedes=given), about=material("I have a cat", similar_facts=facts)
     )
     assert draft.supersedes == facts[index].id
 
@@ -349,7 +349,7 @@ def test_supersedes_number_refers_to_the_listed_fact(given, index):
 def test_unknown_supersedes_number_is_ignored(given):
     facts = [known("The user has a dog."), known("The user has no pets.")]
     draft = only(
-        fact(supersedes=given), about=material("I have a cat", known_facts=facts)
+        fact(supersedes=given), about=material("I have a cat", similar_facts=facts)
     )
     assert draft.supersedes is None
 
