@@ -31,8 +31,8 @@ def check_memory(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
     """
     config = None if databases else checked_file.load()
     users = None if config is None else memory_settings.resolve_for_users(config)
-    found = find_alerts(users) if users is not None else ()
-    return [checks.Warning(message, id=kind) for kind, message in found]
+    alerts = find_alerts(users) if users is not None else ()
+    return [checks.Warning(message, id=kind) for kind, message in alerts]
 
 
 def find_alerts(users: UserMemory) -> Iterator[tuple[str, str]]:
@@ -51,35 +51,35 @@ def _config_alerts(users: UserMemory) -> Iterator[tuple[str, str]]:
     warning = embedders.embedder_warning(users.embedder)
     if warning is not None:
         yield "coulisse.W401", f"{warning}."
-    learner = users.extraction_model
-    if learner and learner.provider.kind == "local" and not learner.provider.base_url:
+    model = users.extraction_model
+    if model and model.provider.kind == "local" and not model.provider.base_url:
         yield (
             "coulisse.W404",
-            f"Model '{learner.model}' is too small to extract facts reliably. Set "
+            f"Model '{model.model}' is too small to extract facts reliably. Set "
             "learn_from to a larger model.",
         )
 
 
 def _storage_alerts(users: UserMemory) -> Iterator[tuple[str, str]]:
-    if foreign := _count_foreign_vectors(users.embedder.id):
+    if foreign_count := _count_foreign_vectors(users.embedder.id):
         yield (
             "coulisse.W402",
-            f"{_format_texts(foreign)} in memory with vectors of an embedder other "
-            f"than {users.embedder.id}: only their words are searched. Run `manage.py "
-            "reindex`.",
+            f"{_format_texts(foreign_count)} in memory with vectors of an embedder "
+            f"other than {users.embedder.id}: only their words are searched. Run "
+            "`manage.py reindex`.",
         )
-    if failed := _count_rows(ExtractionJob.objects.filter(state="failed")):
+    if failed_count := _count_rows(ExtractionJob.objects.filter(state="failed")):
         yield (
             "coulisse.W403",
-            f"Fact extraction failed for {_format_turns(failed)}: see `manage.py "
+            f"Fact extraction failed for {_format_turns(failed_count)}: see `manage.py "
             "extraction --failed`.",
         )
     long_ago = timezone.now() - MAX_WAIT
-    waiting = ExtractionJob.objects.filter(state="queued", due_at__lt=long_ago)
-    if late := _count_rows(waiting):
+    overdue = ExtractionJob.objects.filter(state="queued", due_at__lt=long_ago)
+    if late_count := _count_rows(overdue):
         yield (
             "coulisse.W405",
-            f"Fact extraction from {_format_turns(late)} is overdue by more than "
+            f"Fact extraction from {_format_turns(late_count)} is overdue by more than "
             f"{MAX_WAIT // MINUTE} minutes: is a worker running?",
         )
 

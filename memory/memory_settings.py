@@ -65,8 +65,8 @@ def resolve(
     is known. Without an agent, returns the global settings.
     """
     global _cache
-    known_config, memories = _cache
-    if known_config is not config:
+    cached_config, memories = _cache
+    if cached_config is not config:
         memories = {}
         _cache = (config, memories)
     # The overrides belong to the configuration, so they live as long as it does.
@@ -74,8 +74,8 @@ def resolve(
     memory = memories.get(key)
     if memory is None:
         settings = _merge_settings(config, overrides)
-        plan = _resolve_user_memory(config, settings, own_model)
-        memory = memories[key] = ResolvedMemory(settings, plan)
+        user_memory = _resolve_user_memory(config, settings, own_model)
+        memory = memories[key] = ResolvedMemory(settings, user_memory)
     return memory
 
 
@@ -94,16 +94,19 @@ def resolve_for_users(config: Config) -> UserMemory | None:
     what is known about a user. If each agent extracts with its own model, work for all
     users uses the first agent's model.
     """
-    plans = (
+    candidates = (
         resolve_for_agent(config, name).user_memory
         for name in ("", *config.get(AGENT_SETTINGS))
     )
-    found = (plan for plan in plans if plan is not None)
-    first = next(found, None)
+    enabled = (user_memory for user_memory in candidates if user_memory is not None)
+    first = next(enabled, None)
     if first is None or first.extraction_model is not None:
         return first
     return replace(
-        first, extraction_model=next((plan.extraction_model for plan in found), None)
+        first,
+        extraction_model=next(
+            (user_memory.extraction_model for user_memory in enabled), None
+        ),
     )
 
 
@@ -137,10 +140,10 @@ def _resolve_user_memory(
 
 
 def _choose_extraction_model(
-    config: Config, asked: ModelChoice | None, own_model: tuple[str, str] | None
+    config: Config, choice: ModelChoice | None, own_model: tuple[str, str] | None
 ) -> ExtractionModel | None:
     providers = config.get(PROVIDERS)
-    chosen = asked or default_model.cheapest_model(providers)
+    chosen = choice or default_model.cheapest_model(providers)
     if chosen is None:
         if own_model is None:
             return None

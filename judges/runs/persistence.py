@@ -34,7 +34,10 @@ def load_context(user_id: UserId, turn_id: uuid.UUID | None) -> JudgeContext | N
     if turn_id is None:
         return None
     stored = turn_lookup.read_turn(
-        user_id, TurnId(turn_id), earlier=MAX_EARLIER_MESSAGES, most=MAX_TURN_MESSAGES
+        user_id,
+        TurnId(turn_id),
+        earlier=MAX_EARLIER_MESSAGES,
+        max_messages=MAX_TURN_MESSAGES,
     )
     if stored is None:
         return None

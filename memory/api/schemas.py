@@ -201,8 +201,15 @@ class FactChangeFields(BaseModel):
 
 
 CHANGEABLE_FIELDS = {
-    *("content", "category", "importance", "key", "pinned", "status"),
-    *("valid_from", "valid_to", "expires_at"),
+    "content",
+    "category",
+    "importance",
+    "key",
+    "pinned",
+    "status",
+    "valid_from",
+    "valid_to",
+    "expires_at",
 }
 COLUMN_NAMES = {"pinned": "is_pinned"}
 

@@ -125,7 +125,7 @@ async def erase_user(request: HttpRequest, params: Query[EraseQuery]) -> HttpRes
         erasure.confirm_erasure,
         user_id,
         params.confirmation,
-        deed=build_event(request, "user.erase", user_id),
+        event=build_event(request, "user.erase", user_id),
     )
     return json_response(
         {"object": "user.erased", "user_id": str(user_id), "deleted": deleted}

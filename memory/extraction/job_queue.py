@@ -101,14 +101,15 @@ def enqueue(turn: StoredTurn, request: ExtractionRequest, now: datetime) -> None
         cursor.execute(
             INSERT_SQL,
             [
-                *(
-                    user,
-                    turn.thread_id,
-                    turn_id,
-                    turn.first_position,
-                    turn.end_position,
-                ),
-                *(request.agent, request.time_zone, at, at),
+                user,
+                turn.thread_id,
+                turn_id,
+                turn.first_position,
+                turn.end_position,
+                request.agent,
+                request.time_zone,
+                at,
+                at,
             ],
         )
 

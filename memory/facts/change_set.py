@@ -12,8 +12,19 @@ from memory.recall import passages
 from memory.recall.types import Embedded
 
 TRACKED_FIELDS = (
-    *("content", "category", "key", "importance", "status", "is_pinned", "source"),
-    *("agent", "quote", "said_at", "valid_from", "valid_to", "expires_at"),
+    "content",
+    "category",
+    "key",
+    "importance",
+    "status",
+    "is_pinned",
+    "source",
+    "agent",
+    "quote",
+    "said_at",
+    "valid_from",
+    "valid_to",
+    "expires_at",
     "superseded_by_id",
 )
 """Fields of a fact that its history records."""

@@ -30,7 +30,9 @@ def apply_changes(
     }
     values |= _authorship_values(fact, changes, by, change_set.now)
     check_interval(
-        *(values.get(n, getattr(fact, n)) for n in ("valid_from", *END_FIELDS))
+        values.get("valid_from", fact.valid_from),
+        values.get("valid_to", fact.valid_to),
+        values.get("expires_at", fact.expires_at),
     )
     _check_key(fact, values)
     action = _history_action(fact, old_status, values)

@@ -11,9 +11,23 @@ from core.ids import UserId
 from memory.facts.types import StoredFact
 
 FACT_COLUMNS = (
-    *("id", "content", "category", "key", "importance", "status", "is_pinned"),
-    *("source", "agent", "quote", "said_at", "valid_from", "valid_to", "expires_at"),
-    *("superseded_by_id", "created_at", "updated_at"),
+    "id",
+    "content",
+    "category",
+    "key",
+    "importance",
+    "status",
+    "is_pinned",
+    "source",
+    "agent",
+    "quote",
+    "said_at",
+    "valid_from",
+    "valid_to",
+    "expires_at",
+    "superseded_by_id",
+    "created_at",
+    "updated_at",
 )
 """The columns of `memory_fact`, in the order of `StoredFact`."""
 

@@ -33,8 +33,17 @@ MAX_ERROR_LENGTH = 1000
 SUBJECT_PATTERN = re.compile(r"^\s*(?:the\s+)?user(?:['\u2019]s)?\s+", re.IGNORECASE)
 
 COLUMNS = (
-    *("user_id", "fact_id", "message_id", "thread_id", "position", "is_question"),
-    *("terms", "embedder", "dimensions", "vector", "embedding_error"),
+    "user_id",
+    "fact_id",
+    "message_id",
+    "thread_id",
+    "position",
+    "is_question",
+    "terms",
+    "embedder",
+    "dimensions",
+    "vector",
+    "embedding_error",
 )
 CASTS = {"terms": "%s::tsvector", "vector": "%s::vector"}
 """Explicit casts, which PostgreSQL needs."""
@@ -96,7 +105,12 @@ def index_facts(user_id: UserId, texts: Sequence[FactText]) -> None:
     _insert(
         [
             (
-                *(to_sql_id(user_id), to_sql_id(fact_id), None, None, None, False),
+                to_sql_id(user_id),
+                to_sql_id(fact_id),
+                None,
+                None,
+                None,
+                False,
                 term_encoding.write_terms(user_id, _fact_terms(content), vendor),
                 *_vector_columns(embedded, error),
             )
@@ -120,7 +134,11 @@ def index_messages(
     vendor = connection.vendor
     rows = [
         (
-            *(to_sql_id(user_id), None, message_id, thread_id, position),
+            to_sql_id(user_id),
+            None,
+            message_id,
+            thread_id,
+            position,
             tokenizer.is_question(text),
             term_encoding.write_terms(user_id, tokenizer.tokenize(text), vendor),
             *_vector_columns(embedded, error),
@@ -144,10 +162,8 @@ def _vector_columns(embedded: Embedded | None, error: str) -> tuple[Any, ...]:
     if embedded is None:
         return "", 0, None, error[:MAX_ERROR_LENGTH]
     vector = np.asarray(embedded.vector)
-    return (
-        *(embedded.embedder, len(vector)),
-        *(write_vector(vector, connection.vendor), ""),
-    )
+    sql_vector = write_vector(vector, connection.vendor)
+    return embedded.embedder, len(vector), sql_vector, ""
 
 
 def _insert(rows: Sequence[tuple[Any, ...]]) -> None:

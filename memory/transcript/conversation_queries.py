@@ -55,8 +55,8 @@ class TranscriptMessage:
     """Its other parts by description: "image (data:image/png, 34 kB)"."""
     calls: Sequence[ToolCall]
     """The model's tool calls; the results are in the next messages."""
-    answers: str
-    """The id of the call that this message answers, or ""."""
+    tool_call_id: str
+    """The id of the call whose result this message is, or ""."""
     tokens: int
     agent: str
     finish_reason: str
@@ -76,8 +76,8 @@ def list_threads(
         at, last_id = after
         earlier = Q(updated_at__lt=at) | Q(id__lt=last_id)
         rows = rows.filter(earlier, updated_at__lte=at)
-    found = list(rows.order_by("-updated_at", "-id")[: limit + 1])
-    return [_thread_from_row(row) for row in found[:limit]], len(found) > limit
+    page = list(rows.order_by("-updated_at", "-id")[: limit + 1])
+    return [_thread_from_row(row) for row in page[:limit]], len(page) > limit
 
 
 def get_thread(user_id: UserId, name: str) -> ThreadInfo | None:
@@ -101,24 +101,22 @@ def list_messages(
     rows = Row.objects.filter(thread_id=thread_id)
     if before is not None:
         rows = rows.filter(position__lt=before)
-    sized = rows.annotate(size=Length("extra")).annotate(
+    with_size = rows.annotate(size=Length("extra")).annotate(
         read=Case(
             When(size__lte=MAX_EXTRA_LENGTH, then=F("extra")),
             default=Value(""),
             output_field=TextField(),
         )
     )
-    found = list(sized.defer("extra").order_by("-position")[: limit + 1])
-    return [_message_from_row(row) for row in reversed(found[:limit])], len(
-        found
-    ) > limit
+    page = list(with_size.defer("extra").order_by("-position")[: limit + 1])
+    return [_message_from_row(row) for row in reversed(page[:limit])], len(page) > limit
 
 
 def _message_from_row(row: Any) -> TranscriptMessage:
     # The server's own secrets are always redacted.
     text, extra = redaction.redact_own(row.text), redaction.redact_own(row.read)
     message = message_from_row(cast(Role, row.role), text, extra)
-    too_much = (
+    oversized = (
         [f"files ({_format_size(row.size)})"] if row.size > MAX_EXTRA_LENGTH else []
     )
     return TranscriptMessage(
@@ -127,9 +125,9 @@ def _message_from_row(row: Any) -> TranscriptMessage:
         turn_id=row.turn_id,
         role=message.role,
         text=text,
-        parts=too_much or list(_part_labels(message)),
+        parts=oversized or list(_part_labels(message)),
         calls=message.tool_calls,
-        answers=message.tool_call_id or "",
+        tool_call_id=message.tool_call_id or "",
         tokens=row.tokens,
         agent=row.agent,
         finish_reason=row.finish_reason,
@@ -149,20 +147,22 @@ def _part_labels(message: Message) -> Iterator[str]:
 def _part_label(part: dict[str, Any]) -> str:
     """Return what a part is, without its contents."""
     kind = str(part.get("type", "part"))
-    held = part.get(kind)
-    if not isinstance(held, dict):
+    content = part.get(kind)
+    if not isinstance(content, dict):
         return kind
-    url = str(held.get("url") or "")
-    known = [str(held[name]) for name in ("filename", "format") if held.get(name)]
-    data = held.get("data") or held.get("file_data") or url
+    url = str(content.get("url") or "")
+    details = [
+        str(content[name]) for name in ("filename", "format") if content.get(name)
+    ]
+    data = content.get("data") or content.get("file_data") or url
     if data.startswith("data:"):
-        known += [data[5:].partition(";")[0], _format_size(len(data))]
+        details += [data[5:].partition(";")[0], _format_size(len(data))]
     elif url:
-        known.append(url)
+        details.append(url)
     elif data:
-        known.append(_format_size(len(data)))
-    word = kind.removesuffix("_url").removeprefix("input_")
-    return f"{word} ({', '.join(known)})" if known else word
+        details.append(_format_size(len(data)))
+    label = kind.removesuffix("_url").removeprefix("input_")
+    return f"{label} ({', '.join(details)})" if details else label
 
 
 def _format_size(characters: int) -> str:

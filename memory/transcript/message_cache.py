@@ -43,15 +43,15 @@ class CachedThread:
     messages: tuple[CachedMessage, ...]
 
     def extended(
-        self, lines: Sequence[CachedMessage], length: int, cap: int
+        self, messages: Sequence[CachedMessage], length: int, cap: int
     ) -> "CachedThread":
-        """Return the newest `cap` messages of these and the following ones."""
-        kept = (*self.messages, *lines)
-        return CachedThread(self.thread_id, length, kept[-cap:] if cap else ())
+        """Return the newest `cap` messages of these and the given ones."""
+        all_messages = (*self.messages, *messages)
+        return CachedThread(self.thread_id, length, all_messages[-cap:] if cap else ())
 
     @property
     def size(self) -> int:
-        return sum(line.size + ROW_BYTES for line in self.messages)
+        return sum(message.size + ROW_BYTES for message in self.messages)
 
 
 class MessageCache:
@@ -72,14 +72,14 @@ class MessageCache:
             self._threads.move_to_end(key)
             return found[0]
 
-    def put(self, key: ThreadKey, held: CachedThread) -> None:
+    def put(self, key: ThreadKey, thread: CachedThread) -> None:
         """Cache a thread's newest messages, replacing earlier ones."""
-        size = held.size
+        size = thread.size
         with self._lock:
             self._remove(key)
             if size > self._max_bytes:
                 return
-            self._threads[key] = held, size
+            self._threads[key] = thread, size
             self._bytes += size
             while self._bytes > self._max_bytes:
                 self._remove(next(iter(self._threads)))

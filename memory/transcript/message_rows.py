@@ -44,8 +44,8 @@ def extra_json(entry: NewMessage) -> str:
         extra["reasoning"] = [
             (r.text, r.signature, r.redacted, r.model) for r in message.reasoning
         ]
-    if own := entry.own_calls & {message.tool_call_id, *_call_ids(message)}:
-        extra["own_calls"] = sorted(own)
+    if own_ids := entry.own_calls & {message.tool_call_id, *_call_ids(message)}:
+        extra["own_calls"] = sorted(own_ids)
     return orjson.dumps(extra).decode() if extra else ""
 
 
@@ -59,10 +59,12 @@ def visible_message(role: Role, text: str, extra: str) -> Message | None:
     Calls of the agent's own tools and their results are removed.
     """
     message = message_from_row(role, text, extra)
-    own = frozenset(orjson.loads(extra).get("own_calls", ())) if extra else frozenset()
-    if not own:
+    own_ids = (
+        frozenset(orjson.loads(extra).get("own_calls", ())) if extra else frozenset()
+    )
+    if not own_ids:
         return message
-    calls = tuple(call for call in message.tool_calls if call.id not in own)
+    calls = tuple(call for call in message.tool_calls if call.id not in own_ids)
     if message.role == "tool" or not (calls or message.text):
         return None
     return replace(message, tool_calls=calls, reasoning=())
@@ -72,13 +74,13 @@ def message_from_row(role: Role, text: str, extra: str) -> Message:
     """Return the message of a row."""
     if not extra:
         return Message(role, text)
-    known = orjson.loads(extra)
-    has_calls = "tool_calls" in known
+    fields = orjson.loads(extra)
+    has_calls = "tool_calls" in fields
     return Message(
         role,
-        known.get("content", text or None if has_calls else text),
-        name=known.get("name"),
-        tool_call_id=known.get("tool_call_id"),
-        tool_calls=tuple(ToolCall(*call) for call in known.get("tool_calls", ())),
-        reasoning=tuple(Reasoning(*block) for block in known.get("reasoning", ())),
+        fields.get("content", text or None if has_calls else text),
+        name=fields.get("name"),
+        tool_call_id=fields.get("tool_call_id"),
+        tool_calls=tuple(ToolCall(*call) for call in fields.get("tool_calls", ())),
+        reasoning=tuple(Reasoning(*block) for block in fields.get("reasoning", ())),
     )

@@ -69,7 +69,8 @@ INSERT_SQL = """
 ROW_SQL = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 MAX_BYTES = 4 * 1024 * 1024
-"""Pictures and files cost few tokens for their size; providers limit both."""
+"""The size of the messages in a prompt; images and files have few tokens for their
+size, and providers limit both."""
 
 BATCH_SIZE = 1000
 """Rows per INSERT: databases limit the parameters of a statement."""
@@ -111,21 +112,23 @@ class ThreadHistory:
         cost. Stops at summaries. The cost does not depend on the number of stored
         messages.
         """
-        kept: list[CachedMessage] = []
+        messages: list[CachedMessage] = []
         tokens = size = 0
-        for line in _iter_newest_first(self.cached, self.summarized_until):
-            tokens += line.tokens
-            size += line.size
-            is_full = len(kept) == limit or tokens > max_tokens or size > MAX_BYTES
+        for cached in _iter_newest_first(self.cached, self.summarized_until):
+            tokens += cached.tokens
+            size += cached.size
+            is_full = len(messages) == limit or tokens > max_tokens or size > MAX_BYTES
             if is_full and not mid_exchange:
                 break
-            kept.append(line)
-            mid_exchange = mid_exchange and line.message.role != "user"
-        while kept and kept[-1].message.role != "user":
-            kept.pop()
-        kept.reverse()
-        first = kept[0].position if kept else self.cached.length
-        return RecentMessages([line.message for line in kept], self.thread_id, first)
+            messages.append(cached)
+            mid_exchange = mid_exchange and cached.message.role != "user"
+        while messages and messages[-1].message.role != "user":
+            messages.pop()
+        messages.reverse()
+        first = messages[0].position if messages else self.cached.length
+        return RecentMessages(
+            [cached.message for cached in messages], self.thread_id, first
+        )
 
 
 def read_thread(
@@ -136,20 +139,24 @@ def read_thread(
     Its newest `cap` messages are cached.
     """
     key = (user_id, thread)
-    held = message_cache.MESSAGE_CACHE.get(key)
-    if held is None:
+    cached = message_cache.MESSAGE_CACHE.get(key)
+    if cached is None:
         return _load_thread(key, cap)
     rows = _fetch_rows(THREAD_SQL, [_sql_user_id(user_id), thread])
-    if not rows or rows[0][0] != held.thread_id or rows[0][1] - held.length > PAGE_SIZE:
+    if (
+        not rows
+        or rows[0][0] != cached.thread_id
+        or rows[0][1] - cached.length > PAGE_SIZE
+    ):
         message_cache.MESSAGE_CACHE.drop(key)
         return _load_thread(key, cap) if rows else None
     _, length, summarized_until = rows[0]
-    if length != held.length:
-        held = held.extended(
-            _load_between(held.thread_id, held.length, length), length, cap
+    if length != cached.length:
+        cached = cached.extended(
+            _load_between(cached.thread_id, cached.length, length), length, cap
         )
-        message_cache.MESSAGE_CACHE.put(key, held)
-    return ThreadHistory(held, summarized_until)
+        message_cache.MESSAGE_CACHE.put(key, cached)
+    return ThreadHistory(cached, summarized_until)
 
 
 def _load_thread(key: ThreadKey, cap: int) -> ThreadHistory | None:
@@ -165,20 +172,22 @@ def _load_thread(key: ThreadKey, cap: int) -> ThreadHistory | None:
 
 
 def _iter_newest_first(
-    held: CachedThread, summarized_until: int
+    cached: CachedThread, summarized_until: int
 ) -> Iterator[CachedMessage]:
     """Yield a thread's messages, newest first, down to the summaries."""
-    lines: Sequence[CachedMessage] = held.messages
-    before = held.length
-    while lines or before > summarized_until:
-        for line in reversed(lines):
-            if line.position < summarized_until:
+    messages: Sequence[CachedMessage] = cached.messages
+    before = cached.length
+    while messages or before > summarized_until:
+        for cached_message in reversed(messages):
+            if cached_message.position < summarized_until:
                 return
-            yield line
-        before = lines[0].position if lines else before
+            yield cached_message
+        before = messages[0].position if messages else before
         first = max(before - PAGE_SIZE, summarized_until)
-        lines = _load_between(held.thread_id, first, before) if first < before else ()
-        if not lines:
+        messages = (
+            _load_between(cached.thread_id, first, before) if first < before else ()
+        )
+        if not messages:
             return
 
 
@@ -207,13 +216,13 @@ def append_turn(
     turn_id: TurnId,
     entries: Sequence[NewMessage],
     *,
-    study: ExtractionRequest | None = None,
+    extraction: ExtractionRequest | None = None,
     cap: int = DEFAULT_CACHED_MESSAGES,
 ) -> None:
     """Append the messages of one turn to a thread, all or none.
 
     The thread's row is locked first, so that turns of several processes do not
-    interleave. With `study`, an extraction job is added in the same transaction.
+    interleave. With `extraction`, an extraction job is added in the same transaction.
     """
     if not entries:
         return
@@ -222,9 +231,9 @@ def append_turn(
         thread_id, length = _reserve_positions(user_id, thread, len(entries), now)
         first = length - len(entries)
         _insert(thread_id, first, turn_id, entries, now)
-        if study is not None:
+        if extraction is not None:
             turn = StoredTurn(user_id, thread_id, turn_id, first, length)
-            job_queue.enqueue(turn, study, now)
+            job_queue.enqueue(turn, extraction, now)
         # On commit, because the caller may roll back.
         transaction.on_commit(
             partial(_extend_cache, user_id, thread, thread_id, first, entries, cap)
@@ -240,18 +249,21 @@ def _extend_cache(
     cap: int,
 ) -> None:
     """Add the stored messages to the cache, if no others came in between."""
-    held = message_cache.MESSAGE_CACHE.get((user_id, thread))
-    if held is None or held.thread_id != thread_id or held.length != first:
+    cached = message_cache.MESSAGE_CACHE.get((user_id, thread))
+    if cached is None or cached.thread_id != thread_id or cached.length != first:
         return
-    lines = [
+    messages = [
         _cached_message(
-            *(position, entry.tokens, entry.message.role),
-            *(stored_text(entry.message), extra_json(entry)),
+            position,
+            entry.tokens,
+            entry.message.role,
+            stored_text(entry.message),
+            extra_json(entry),
         )
         for position, entry in enumerate(entries, start=first)
     ]
-    held = held.extended(lines, first + len(entries), cap)
-    message_cache.MESSAGE_CACHE.put((user_id, thread), held)
+    cached = cached.extended(messages, first + len(entries), cap)
+    message_cache.MESSAGE_CACHE.put((user_id, thread), cached)
 
 
 def _reserve_positions(
@@ -277,9 +289,17 @@ def _insert(
     turn = MessageRow._meta.get_field("turn_id").get_db_prep_value(turn_id, connection)
     rows = [
         (
-            *(thread_id, position, turn, entry.message.role),
-            *(stored_text(entry.message), extra_json(entry), entry.tokens),
-            *(entry.agent, entry.finish_reason, entry.importance, at),
+            thread_id,
+            position,
+            turn,
+            entry.message.role,
+            stored_text(entry.message),
+            extra_json(entry),
+            entry.tokens,
+            entry.agent,
+            entry.finish_reason,
+            entry.importance,
+            at,
         )
         for position, entry in enumerate(entries, start=first)
     ]

@@ -65,24 +65,24 @@ def find_reply(
 
 
 def read_turn(
-    user_id: UserId, turn_id: TurnId, *, earlier: int, most: int
+    user_id: UserId, turn_id: TurnId, *, earlier: int, max_messages: int
 ) -> PastTurn | None:
     """Return a turn of this user, or None.
 
     Includes up to `earlier` messages before it, and up to `most` of its own. The cost
     does not depend on the length of the thread.
     """
-    at = find_reply(user_id, turn_id)
-    if at is None:
+    location = find_reply(user_id, turn_id)
+    if location is None:
         return None
-    first = at.position - earlier - most - 1
+    first = location.position - earlier - max_messages - 1
     with connection.cursor() as cursor:
-        cursor.execute(MESSAGES_SQL, [at.thread_id, first, at.position])
+        cursor.execute(MESSAGES_SQL, [location.thread_id, first, location.position])
         rows = cursor.fetchall()
-    told = [(row[0] == rows[-1][0], message_from_row(*row[1:])) for row in rows]
-    before = [message for is_own, message in told if not is_own]
-    own = [message for is_own, message in told if is_own]
-    return PastTurn(before[-earlier:], own[-most - 1 : -1], own[-1])
+    pairs = [(row[0] == rows[-1][0], message_from_row(*row[1:])) for row in rows]
+    before = [message for is_own, message in pairs if not is_own]
+    own = [message for is_own, message in pairs if is_own]
+    return PastTurn(before[-earlier:], own[-max_messages - 1 : -1], own[-1])
 
 
 def _sql_user_id(user_id: UserId) -> Any:

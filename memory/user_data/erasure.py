@@ -83,7 +83,7 @@ def confirm_erasure(
     user_id: UserId,
     confirmation: str,
     *,
-    deed: AuditEvent | None = None,
+    event: AuditEvent | None = None,
     now: datetime | None = None,
 ) -> dict[str, int]:
     """Erase the user with this confirmation; return the deleted rows by table.
@@ -91,13 +91,15 @@ def confirm_erasure(
     Raises `ConfirmationInvalid` for a wrong, used or another user's confirmation, and
     `ConfirmationExpired` for an expired one.
     """
-    wish = PendingErasure.objects.filter(user_id=user_id).first()
+    request = PendingErasure.objects.filter(user_id=user_id).first()
     given = hash_confirmation(confirmation)
-    if wish is None or not secrets.compare_digest(wish.confirmation_digest, given):
+    if request is None or not secrets.compare_digest(
+        request.confirmation_digest, given
+    ):
         raise ConfirmationInvalid
-    if wish.expires_at <= (now or datetime.now(UTC)):
+    if request.expires_at <= (now or datetime.now(UTC)):
         raise ConfirmationExpired
-    return erase_user(user_id, confirmation_digest=given, deed=deed)
+    return erase_user(user_id, confirmation_digest=given, event=event)
 
 
 def delete_expired_requests(now: datetime) -> int:
@@ -119,7 +121,7 @@ def erase_user(
     user_id: UserId,
     *,
     confirmation_digest: str | None = None,
-    deed: AuditEvent | None = None,
+    event: AuditEvent | None = None,
 ) -> dict[str, int]:
     """Delete every row of a user, all or none; return how many, by table.
 
@@ -132,7 +134,7 @@ def erase_user(
     if connection.vendor == "sqlite":
         # Overwrites deleted content; not every SQLite build does so by default.
         _execute("PRAGMA secure_delete = ON")
-    deleted = _try_erase(user_id, confirmation_digest, deed, tries=MAX_ATTEMPTS)
+    deleted = _try_erase(user_id, confirmation_digest, event, tries=MAX_ATTEMPTS)
     message_cache.MESSAGE_CACHE.drop_user(user_id)
     corpus_cache.drop_user(user_id)
     if connection.vendor == "sqlite" and not connection.in_atomic_block:
@@ -144,7 +146,7 @@ def erase_user(
 def _try_erase(
     user_id: UserId,
     confirmation_digest: str | None,
-    deed: AuditEvent | None,
+    event: AuditEvent | None,
     *,
     tries: int,
 ) -> dict[str, int]:
@@ -152,14 +154,14 @@ def _try_erase(
     try:
         with transaction.atomic():
             deleted = _delete_user_rows(user_id, confirmation_digest)
-            if deed is not None:
+            if event is not None:
                 rows = sum(deleted.values())
-                audit_log.write(replace(deed, details={**deed.details, "rows": rows}))
+                audit_log.write(replace(event, details={**event.details, "rows": rows}))
             return deleted
     except DatabaseError as exc:
         if tries <= 1 or not _is_retryable(exc):
             raise
-        return _try_erase(user_id, confirmation_digest, deed, tries=tries - 1)
+        return _try_erase(user_id, confirmation_digest, event, tries=tries - 1)
 
 
 def _is_retryable(exc: DatabaseError) -> bool:
@@ -173,10 +175,10 @@ def _delete_user_rows(
 ) -> dict[str, int]:
     is_known = Owner.objects.filter(user_id=user_id).exists()
     _lock_rows(user_id)
-    wishes = PendingErasure.objects.filter(user_id=user_id)
+    requests = PendingErasure.objects.filter(user_id=user_id)
     if confirmation_digest is not None:
-        wishes = wishes.filter(confirmation_digest=confirmation_digest)
-    if not _delete_rows(wishes) and confirmation_digest is not None:
+        requests = requests.filter(confirmation_digest=confirmation_digest)
+    if not _delete_rows(requests) and confirmation_digest is not None:
         raise ConfirmationInvalid
     deleted = {table: _delete_rows(rows) for table, rows in user_rows(user_id).items()}
     # Do not count a row that was only created for the lock.

@@ -24,7 +24,7 @@ from memory.models import (
 )
 from memory.models import StoredMessage as MessageRow
 from memory.user_data import export_serializers
-from telemetry.presentation import turn_serializers as turn_telling
+from telemetry.presentation import turn_serializers
 from telemetry.storage import turn_store
 from telemetry.types import TurnSummary
 
@@ -48,14 +48,14 @@ class ExportPosition:
     """The index in `_sections`; -1 is the document's head."""
     after: Any = None
     """The last row written in this section; None at its start."""
-    position: int | None = None
+    message_position: int | None = None
     """The last message written of the thread `after`, which is still open."""
     shows_calls: bool = True
     """Whether turns include all their calls, or only a summary."""
 
     def at_section_start(self, section: int) -> "ExportPosition":
         """Return the position at the start of a section."""
-        return replace(self, section=section, after=None, position=None)
+        return replace(self, section=section, after=None, message_position=None)
 
 
 START = ExportPosition()
@@ -66,37 +66,37 @@ Writer = Callable[[UserId, ExportPosition], tuple[bytes, ExportPosition | None]]
 
 def iter_chunks(user_id: UserId) -> Iterator[bytes]:
     """Yield the document, for callers that can wait for the database."""
-    place: ExportPosition | None = START
-    while place is not None:
-        written, place = next_chunk(user_id, place)
-        yield written
+    position: ExportPosition | None = START
+    while position is not None:
+        chunk, position = next_chunk(user_id, position)
+        yield chunk
 
 
 def next_chunk(
-    user_id: UserId, place: ExportPosition
+    user_id: UserId, position: ExportPosition
 ) -> tuple[bytes, ExportPosition | None]:
     """Return the next bytes of a user's document, and the position after them.
 
     Start with `START`, or a start that shows less; None marks the end. Concurrent
     changes may or may not be included.
     """
-    if place.section < 0:
-        return orjson.dumps(document_head(user_id))[:-1], place.at_section_start(0)
+    if position.section < 0:
+        return orjson.dumps(document_head(user_id))[:-1], position.at_section_start(0)
     sections = _sections()
-    name, write = sections[place.section]
-    opening = b"" if place.after is not None else b',"%s":[' % name.encode()
-    items, rest = write(user_id, place)
+    name, writer = sections[position.section]
+    opening = b"" if position.after is not None else b',"%s":[' % name.encode()
+    items, rest = writer(user_id, position)
     if rest is not None:
         return opening + items, rest
-    if place.section + 1 < len(sections):
-        return opening + items + b"]", place.at_section_start(place.section + 1)
+    if position.section + 1 < len(sections):
+        return opening + items + b"]", position.at_section_start(position.section + 1)
     return opening + items + b"]}", None
 
 
 def document_head(user_id: UserId) -> dict[str, Any]:
     """Return the part of the document before its lists."""
     owner = Owner.objects.filter(user_id=user_id).first()
-    wish = PendingErasure.objects.filter(user_id=user_id).first()
+    erasure_request = PendingErasure.objects.filter(user_id=user_id).first()
     return {
         "object": "user.export",
         "version": 1,
@@ -104,9 +104,11 @@ def document_head(user_id: UserId) -> dict[str, Any]:
         "exported_at": timestamps.format_time(datetime.now(UTC)),
         "settings": {
             "time_zone": owner.time_zone or None if owner else None,
-            "known_since": timestamps.format_time(owner.created_at) if owner else None,
-            "erasure_asked_until": timestamps.format_time(wish.expires_at)
-            if wish
+            "first_seen_at": timestamps.format_time(owner.created_at)
+            if owner
+            else None,
+            "erasure_expires_at": timestamps.format_time(erasure_request.expires_at)
+            if erasure_request
             else None,
         },
     }
@@ -121,26 +123,26 @@ def _join_items(is_first: bool, items: list[bytes]) -> bytes:
 
 
 def _write_threads(
-    user_id: UserId, place: ExportPosition
+    user_id: UserId, position: ExportPosition
 ) -> tuple[bytes, ExportPosition | None]:
-    if place.position is not None:
-        return _write_messages(place, place.position)
+    if position.message_position is not None:
+        return _write_messages(position, position.message_position)
     threads = Thread.objects.filter(user_id=user_id).order_by("pk")
-    if place.after is not None:
-        threads = threads.filter(pk__gt=place.after)
+    if position.after is not None:
+        threads = threads.filter(pk__gt=position.after)
     page = list(threads[:THREADS_PER_CHUNK])
-    written = b""
+    chunk = b""
     for thread in page:
-        written += _open_thread(thread, is_first=place.after is None)
-        messages, place = _write_messages(replace(place, after=thread.pk), -1)
-        written += messages
-        if place.position is not None or len(written) >= MAX_CHUNK_BYTES:
-            return written, place
-    return written, place if len(page) == THREADS_PER_CHUNK else None
+        chunk += _open_thread(thread, is_first=position.after is None)
+        messages, position = _write_messages(replace(position, after=thread.pk), -1)
+        chunk += messages
+        if position.message_position is not None or len(chunk) >= MAX_CHUNK_BYTES:
+            return chunk, position
+    return chunk, position if len(page) == THREADS_PER_CHUNK else None
 
 
 def _open_thread(thread: Thread, *, is_first: bool) -> bytes:
-    opened = orjson.dumps(
+    serialized = orjson.dumps(
         {
             "thread_id": thread.name or None,
             "created_at": fact_serializers.unix_seconds(thread.created_at),
@@ -148,64 +150,72 @@ def _open_thread(thread: Thread, *, is_first: bool) -> bytes:
             "messages": [],
         }
     )
-    return _join_items(is_first, [opened.removesuffix(b"]}")])
+    return _join_items(is_first, [serialized.removesuffix(b"]}")])
 
 
 def _write_messages(
-    place: ExportPosition, position: int
+    position: ExportPosition, after: int
 ) -> tuple[bytes, ExportPosition]:
-    """Return the next messages after a position; after the last, the thread's end.
+    """Return the messages after the position `after`; after the last, the thread's end.
 
     A thread deleted meanwhile has no more messages. A thread's first message is the
     user's and always included, so later ones need a separator.
     """
-    rows = MessageRow.objects.filter(thread=place.after, position__gt=position)
+    rows = MessageRow.objects.filter(thread=position.after, position__gt=after)
     items: list[bytes] = []
     size = 0
     for number, row in enumerate(
         rows.order_by("position")[:MESSAGES_PER_READ], start=1
     ):
-        told = export_serializers.serialize_message(row, shows_calls=place.shows_calls)
-        if told is not None:
-            items.append(orjson.dumps(told))
+        content = export_serializers.serialize_message(
+            row, shows_calls=position.shows_calls
+        )
+        if content is not None:
+            items.append(orjson.dumps(content))
             size += len(items[-1])
         if size >= MAX_CHUNK_BYTES or number == MESSAGES_PER_READ:
-            return _join_items(position < 0, items), replace(
-                place, position=row.position
+            return _join_items(after < 0, items), replace(
+                position, message_position=row.position
             )
-    return _join_items(position < 0, items) + b"]}", replace(place, position=None)
+    return _join_items(after < 0, items) + b"]}", replace(
+        position, message_position=None
+    )
 
 
 # Turns, each with all its calls, or as a summary.
 
 
 def _write_turns(
-    user_id: UserId, place: ExportPosition
+    user_id: UserId, position: ExportPosition
 ) -> tuple[bytes, ExportPosition | None]:
     items: list[bytes] = []
     size = 0
-    page = turn_store.turns_after(user_id, place.after)[:TURNS_PER_READ]
-    told: Iterable[tuple[TurnSummary, dict[str, Any]]]
-    if place.shows_calls:
-        told = (
+    page = turn_store.turns_after(user_id, position.after)[:TURNS_PER_READ]
+    serialized: Iterable[tuple[TurnSummary, dict[str, Any]]]
+    if position.shows_calls:
+        serialized = (
             (
                 turn,
-                turn_telling.without_error_details(turn_telling.serialize_turn(turn)),
+                turn_serializers.without_error_details(
+                    turn_serializers.serialize_turn(turn)
+                ),
             )
             for turn in turn_store.load_records(page)
         )
     else:
-        told = (
-            (turn, turn_telling.serialize_summary(turn))
+        serialized = (
+            (turn, turn_serializers.serialize_summary(turn))
             for turn in turn_store.load_summaries(page)
         )
-    for turn, said in told:
-        items.append(orjson.dumps(said))
+    for turn, content in serialized:
+        items.append(orjson.dumps(content))
         size += len(items[-1])
         if size >= MAX_CHUNK_BYTES or len(items) == TURNS_PER_READ:
             after = (turn.started_at, turn.turn_id)
-            return _join_items(place.after is None, items), replace(place, after=after)
-    return _join_items(place.after is None, items), None
+            return _join_items(position.after is None, items), replace(
+                position, after=after
+            )
+    return _join_items(position.after is None, items), None
 
 
 # The other lists: rows ordered by id.
@@ -216,22 +226,22 @@ def _page_writer(table: UserTable, export: Export) -> Writer:
     if describe is None:
         raise ImproperlyConfigured(f"nothing says how '{export.name}' is exported")
 
-    def write(
-        user_id: UserId, place: ExportPosition
+    def writer(
+        user_id: UserId, position: ExportPosition
     ) -> tuple[bytes, ExportPosition | None]:
         rows = export.rows(user_id) if export.rows else table.rows([user_id])
-        asked = rows.order_by("pk")
-        if place.after is not None:
-            asked = asked.filter(pk__gt=place.after)
-        page = list(asked[:PAGE_SIZE])
-        written = _join_items(
-            place.after is None, [orjson.dumps(item) for item in describe(page)]
+        rows = rows.order_by("pk")
+        if position.after is not None:
+            rows = rows.filter(pk__gt=position.after)
+        page = list(rows[:PAGE_SIZE])
+        chunk = _join_items(
+            position.after is None, [orjson.dumps(item) for item in describe(page)]
         )
         if len(page) < PAGE_SIZE:
-            return written, None
-        return written, replace(place, after=page[-1].pk)
+            return chunk, None
+        return chunk, replace(position, after=page[-1].pk)
 
-    return write
+    return writer
 
 
 WRITERS: dict[str, Writer] = {"threads": _write_threads, "turns": _write_turns}

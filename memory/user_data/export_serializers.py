@@ -21,12 +21,12 @@ def serialize_message(row: MessageRow, *, shows_calls: bool) -> dict[str, Any] |
     Calls of agents' own tools are removed unless `shows_calls` is set; returns None if
     nothing remains.
     """
-    read = message_from_row if shows_calls else visible_message
-    said = read(row.role, row.text, row.extra)  # type: ignore[arg-type]
-    if said is None:
+    convert = message_from_row if shows_calls else visible_message
+    message = convert(row.role, row.text, row.extra)  # type: ignore[arg-type]
+    if message is None:
         return None
     return {
-        **_openai_message(said),
+        **_openai_message(message),
         "position": row.position,
         "turn_id": row.turn_id,
         "agent": row.agent or None,
@@ -39,26 +39,26 @@ def serialize_message(row: MessageRow, *, shows_calls: bool) -> dict[str, Any] |
 
 
 def _openai_message(message: Message) -> dict[str, Any]:
-    said: dict[str, Any] = {"role": message.role, "content": message.content}
+    fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.name is not None:
-        said["name"] = message.name
+        fields["name"] = message.name
     if message.tool_call_id is not None:
-        said["tool_call_id"] = message.tool_call_id
+        fields["tool_call_id"] = message.tool_call_id
     if message.tool_calls:
-        said["tool_calls"] = list(message.tool_calls)
+        fields["tool_calls"] = list(message.tool_calls)
     if message.reasoning:
-        said["reasoning"] = list(message.reasoning)
-    return said
+        fields["reasoning"] = list(message.reasoning)
+    return fields
 
 
 def serialize_facts(page: list[Fact]) -> Iterator[dict[str, Any]]:
     """Yield facts, each with its whole history."""
     steps: dict[UUID, list[dict[str, Any]]] = {fact.pk: [] for fact in page}
     for step in FactChange.objects.filter(fact__in=page).order_by("at", "pk"):
-        told = FactHistoryStep(
-            *(step.at, step.action, step.by, step.reason, step.before, step.after)
+        change = FactHistoryStep(
+            step.at, step.action, step.by, step.reason, step.before, step.after
         )
-        steps[step.fact_id].append(fact_serializers.serialize_change(told))
+        steps[step.fact_id].append(fact_serializers.serialize_change(change))
     for fact in page:
         yield {
             **fact_serializers.serialize_fact(stored_fact_from_row(fact)),

@@ -57,7 +57,7 @@ ALL_USERS = Q()
 
 def page_users(
     *,
-    sought: UserFilter | None = None,
+    user_filter: UserFilter | None = None,
     after: UserCursor | None = None,
     limit: int = 50,
 ) -> tuple[list[UserActivity], bool]:
@@ -66,36 +66,38 @@ def page_users(
     Runs three queries over tables with few rows per user: threads, owners, failed
     turns.
     """
-    whose = ALL_USERS if sought is None else sought.condition
+    condition = ALL_USERS if user_filter is None else user_filter.condition
     found: list[UserActivity] = []
     for source in (_with_threads, _with_facts_only, _with_failures_only):
-        found += source(whose, after, limit + 1)
-    first = nlargest(limit + 1, found, key=lambda person: person.cursor)
+        found += source(condition, after, limit + 1)
+    first = nlargest(limit + 1, found, key=lambda user: user.cursor)
     return first[:limit], len(first) > limit
 
 
-def _with_threads(whose: Q, after: UserCursor | None, most: int) -> list[UserActivity]:
+def _with_threads(
+    condition: Q, after: UserCursor | None, most: int
+) -> list[UserActivity]:
     # With the bare column, SQLite would read the threads in index order, by random
     # access.
-    rows = Thread.objects.filter(whose).values(user=Coalesce("user_id", "user_id"))
+    rows = Thread.objects.filter(condition).values(user=Coalesce("user_id", "user_id"))
     counted = rows.annotate(at=Max("updated_at"), count=Count("id"), said=Sum("length"))
     return _activities(counted, after, most, "count", "said")
 
 
 def _with_facts_only(
-    whose: Q, after: UserCursor | None, most: int
+    condition: Q, after: UserCursor | None, most: int
 ) -> list[UserActivity]:
-    rows = Owner.objects.filter(whose).filter(~_has_rows(Thread))
+    rows = Owner.objects.filter(condition).filter(~_has_rows(Thread))
     named = rows.values(user=F("user_id"), at=F("created_at"))
     return _activities(named, after, most)
 
 
 def _with_failures_only(
-    whose: Q, after: UserCursor | None, most: int
+    condition: Q, after: UserCursor | None, most: int
 ) -> list[UserActivity]:
-    rows = user_totals.recent_failed_turns().filter(whose)
-    strangers = rows.filter(~_has_rows(Thread), ~_has_rows(Owner))
-    last = strangers.values(user=F("user_id")).annotate(at=Max("started_at"))
+    rows = user_totals.recent_failed_turns().filter(condition)
+    without_data = rows.filter(~_has_rows(Thread), ~_has_rows(Owner))
+    last = without_data.values(user=F("user_id")).annotate(at=Max("started_at"))
     return _activities(last, after, most)
 
 
@@ -135,10 +137,10 @@ def get_details(user_id: UserId) -> UserDetails:
         said=Sum("length"),
     )
     owner = Owner.objects.filter(user_id=user_id).first()
-    known_since = None if owner is None else owner.created_at
+    first_fact_at = None if owner is None else owner.created_at
     return UserDetails(
-        first_seen_at=_earliest((threads["first"], known_since)),
-        last_seen_at=threads["last"] or known_since,
+        first_seen_at=_earliest((threads["first"], first_fact_at)),
+        last_seen_at=threads["last"] or first_fact_at,
         time_zone="" if owner is None else owner.time_zone,
         threads=threads["count"],
         messages=threads["said"] or 0,

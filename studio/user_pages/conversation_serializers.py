@@ -110,7 +110,7 @@ def _serialize_messages(
     It omits the intermediate messages of a reply: calls and their results are part of
     the reply that they led to.
     """
-    results = {each.answers: each.text for each in said if each.answers}
+    results = {each.tool_call_id: each.text for each in said if each.tool_call_id}
     last = {each.turn_id: each for each in said}
     waiting: list[JsonObject] = []
     for message in said:

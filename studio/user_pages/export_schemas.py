@@ -15,8 +15,8 @@ class ExportedSettings(BaseModel):
     """The stored settings of the user."""
 
     time_zone: str | None
-    known_since: datetime | None
-    erasure_asked_until: datetime | None
+    first_seen_at: datetime | None
+    erasure_expires_at: datetime | None
 
 
 class ExportedMessage(BaseModel):

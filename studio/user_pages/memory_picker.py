@@ -25,7 +25,7 @@ def respond_with_picker(face: StudioView) -> Response:
         user_lookup.match_users(wanted, known), user_lookup.id_range(wanted)
     )
     found, has_more = user_queries.page_users(
-        sought=sought if wanted else None, limit=USERS_SHOWN
+        user_filter=sought if wanted else None, limit=USERS_SHOWN
     )
     if wanted:
         known = {**dict.fromkeys(identity.possible_user_ids(wanted), wanted), **known}

@@ -66,7 +66,7 @@ class UserListView(StudioView):
             user_lookup.match_users(wanted, known), user_lookup.id_range(wanted)
         )
         found, has_more = user_queries.page_users(
-            sought=sought if wanted else None,
+            user_filter=sought if wanted else None,
             after=parse_cursor(query.get("after"), UUID),
             limit=PAGE_SIZE,
         )
@@ -148,7 +148,7 @@ class UserDetailView(UserView):
     )
     def delete(self, request: Request, user: str) -> HttpResponseBase:
         """Delete every row of a user; the user's API tokens stay."""
-        deleted = erasure.erase_user(self.user_id, deed=self.audit_event("user.erase"))
+        deleted = erasure.erase_user(self.user_id, event=self.audit_event("user.erase"))
         told = {
             "object": "user.erased",
             "user_id": str(self.user_id),

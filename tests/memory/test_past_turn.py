@@ -41,7 +41,7 @@ def test_turn_is_read_with_earlier_messages(user_id):
         Message("assistant", "two"),
     )
     say(user_id, Message("user", "3"), Message("assistant", "three"))
-    found = turn_lookup.read_turn(user_id, turn, earlier=12, most=50)
+    found = turn_lookup.read_turn(user_id, turn, earlier=12, max_messages=50)
     assert texts(found.earlier) == ["1", "one"]
     assert texts(found.turn) == ["2", "Let me see.", "two!"]
     assert found.turn[1].tool_calls == (CALL,)
@@ -53,15 +53,15 @@ def test_turn_reads_no_more_messages_than_requested(user_id):
         say(user_id, Message("user", f"{number}?"), Message("assistant", f"{number}!"))
     many = [Message("user", f"part {number}") for number in range(9)]
     turn = say(user_id, *many, Message("assistant", "done"))
-    found = turn_lookup.read_turn(user_id, turn, earlier=3, most=9)
+    found = turn_lookup.read_turn(user_id, turn, earlier=3, max_messages=9)
     assert texts(found.earlier) == ["3!", "4?", "4!"]
-    found = turn_lookup.read_turn(user_id, turn, earlier=3, most=2)
+    found = turn_lookup.read_turn(user_id, turn, earlier=3, max_messages=2)
     assert texts(found.turn) == ["part 7", "part 8"]
 
 
 def test_turn_of_another_user_is_not_found(user_id):
     turn = say(user_id, Message("user", "1"), Message("assistant", "one"))
-    assert turn_lookup.read_turn(new_user(), turn, earlier=1, most=1) is None
+    assert turn_lookup.read_turn(new_user(), turn, earlier=1, max_messages=1) is None
     assert turn_lookup.find_reply(new_user(), turn) is None
     assert turn_lookup.find_reply(user_id, new_turn_id()) is None
     place = turn_lookup.find_reply(user_id, turn, is_locked=False)

@@ -66,7 +66,7 @@ def test_turns_with_failed_extraction_raise_w403():
     entries = [NewMessage(Message("user", "hi"), 1)]
     user = UserId(uuid.uuid4())
     message_store.append_turn(
-        user, "", new_turn_id(), entries, study=ExtractionRequest("assistant")
+        user, "", new_turn_id(), entries, extraction=ExtractionRequest("assistant")
     )
     job = ExtractionJob.objects.get(user_id=user)
     assert job.due_at <= datetime.now(UTC)
@@ -79,7 +79,7 @@ def test_turns_waiting_without_worker_raise_w405():
     entries = [NewMessage(Message("user", "hi"), 1)]
     user = UserId(uuid.uuid4())
     message_store.append_turn(
-        user, "", new_turn_id(), entries, study=ExtractionRequest("assistant")
+        user, "", new_turn_id(), entries, extraction=ExtractionRequest("assistant")
     )
     job = ExtractionJob.objects.get(user_id=user)
     before = concerns("x").get("coulisse.W405", "")

@@ -46,7 +46,7 @@ def store_turn(
         record.thread,
         record.turn_id,
         entries,
-        study=extraction,
+        extraction=extraction,
         cap=cap,
     )
     try:

@@ -110,7 +110,8 @@ UNSPACED = _any_of(
         pattern.replace(r"\b", "").replace(" ?", "").replace(" ", "")
         for pattern in _OVERRIDES
     ),
-    *("fromnowon", "youmust|youshould|youarenow"),
+    "fromnowon",
+    "youmust|youshould|youarenow",
     "(?:always|never|must)(?:repl|respon|answer|includ|mention|say)",
     "(?:reply|respond|answer|end|start)(?:only|always|with|every)",
 )

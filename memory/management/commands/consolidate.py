@@ -10,7 +10,7 @@ from config.management.database_command import DatabaseCommand
 from memory.models import ConsolidationRun
 from memory.transcript.summaries import consolidation
 
-RECEIPT_FIELDS = ("threads", "messages", "summaries", "failures", "tokens_before")
+COUNT_FIELDS = ("threads", "messages", "summaries", "failures", "tokens_before")
 
 
 class Command(DatabaseCommand):
@@ -29,7 +29,7 @@ class Command(DatabaseCommand):
 
     def handle(self, **options: Any) -> None:
         user = options["user"]
-        receipt = consolidation.consolidate(
+        run = consolidation.consolidate(
             datetime.now(UTC),
             dry_run=options["dry_run"],
             force=True,
@@ -37,19 +37,15 @@ class Command(DatabaseCommand):
             if user is None
             else identity.derive_user_id(identity.check_identifier(user)),
         )
-        if receipt is None:
+        if run is None:
             self.stdout.write("memory is off: nothing to summarize")
         else:
-            self._print(receipt)
+            self._print(run)
 
-    def _print(self, receipt: ConsolidationRun) -> None:
-        self.stdout.write("would process:" if receipt.is_dry_run else "processed:")
-        names = (
-            RECEIPT_FIELDS if receipt.is_dry_run else (*RECEIPT_FIELDS, "tokens_after")
-        )
+    def _print(self, run: ConsolidationRun) -> None:
+        self.stdout.write("would process:" if run.is_dry_run else "processed:")
+        names = COUNT_FIELDS if run.is_dry_run else (*COUNT_FIELDS, "tokens_after")
         for name in names:
-            self.stdout.write(
-                f"  {name.replace('_', ' '):<14}{getattr(receipt, name):>9,}"
-            )
-        if receipt.error:
-            self.stdout.write(f"  {receipt.error}")
+            self.stdout.write(f"  {name.replace('_', ' '):<14}{getattr(run, name):>9,}")
+        if run.error:
+            self.stdout.write(f"  {run.error}")

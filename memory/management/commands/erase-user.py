@@ -38,8 +38,8 @@ class Command(UserCommand):
                 self.stdout.write("nothing was erased")
                 return
         # Erases a pending erasure request even if nothing else is stored.
-        deed = AuditEvent("user.erase", audit_events.terminal_actor(), str(user_id))
-        deleted = erasure.erase_user(user_id, deed=deed)
+        event = AuditEvent("user.erase", audit_events.terminal_actor(), str(user_id))
+        deleted = erasure.erase_user(user_id, event=event)
         self._warn_about_tokens(user_id, options["user"])
         if not any(deleted.values()):
             self.stdout.write(f"no data of user {options['user']}")

@@ -30,35 +30,35 @@ class Command(UserCommand):
 
     def handle(self, **options: Any) -> None:
         user_id = self.user_id(options)
-        pieces = export.iter_chunks(user_id)
+        chunks = export.iter_chunks(user_id)
         if options["output"] is None:
-            for piece in pieces:
-                self._print(piece)
+            for chunk in chunks:
+                self._print(chunk)
             self._print(b"\n")
         else:
-            write_file(Path(options["output"]), pieces)
+            write_file(Path(options["output"]), chunks)
         audit_log.write(
             AuditEvent("user.export", audit_events.terminal_actor(), str(user_id))
         )
 
-    def _print(self, piece: bytes) -> None:
+    def _print(self, chunk: bytes) -> None:
         # JSON is UTF-8, regardless of the terminal's encoding.
         buffer = getattr(self.stdout, "buffer", None)
         if buffer is None:
-            self.stdout.write(piece.decode(), ending="")
+            self.stdout.write(chunk.decode(), ending="")
         else:
-            buffer.write(piece)
+            buffer.write(chunk)
 
 
-def write_file(path: Path, pieces: Iterable[bytes]) -> None:
+def write_file(path: Path, chunks: Iterable[bytes]) -> None:
     """Write the pieces to a file, all or none, readable by its owner only."""
     try:
-        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as exc:
         raise CommandError(f"cannot write {path}: {exc.strerror}") from exc
     try:
-        with open(number, "wb") as file:
-            file.writelines(pieces)
+        with open(descriptor, "wb") as file:
+            file.writelines(chunks)
         os.replace(name, path)
     except OSError as exc:
         raise CommandError(f"cannot write {path}: {exc.strerror}") from exc

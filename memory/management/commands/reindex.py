@@ -60,9 +60,9 @@ class Command(DatabaseCommand):
                 AuditEvent("memory.reindex", by, embedder.id, {"embedded": done})
             )
         self.stdout.write(f"{done:,} embedded")
-        left = passages.count_pending(embedder.id)
-        if left:
-            raise CommandError(f"{left:,} texts remain: run it again to continue")
+        remaining = passages.count_pending(embedder.id)
+        if remaining:
+            raise CommandError(f"{remaining:,} texts remain: run it again to continue")
 
     def _embedder(self, options: dict[str, Any]) -> Embedder:
         try:
@@ -80,12 +80,14 @@ class Command(DatabaseCommand):
         bar = ProgressBar(self.stderr, total)
         after = done = failures = 0
         # Passages may get a higher id with their vector, but are not listed again.
-        while waiting := passages.list_pending(embedder.id, after=after, limit=batch):
-            after = waiting[-1].id
-            settled, error = _embed_batch(embedder, waiting)
-            passages.set_vectors(settled)
-            done += len(settled)
-            failures = 0 if settled else failures + 1
+        while batch_texts := passages.list_pending(
+            embedder.id, after=after, limit=batch
+        ):
+            after = batch_texts[-1].id
+            embedded_texts, error = _embed_batch(embedder, batch_texts)
+            passages.set_vectors(embedded_texts)
+            done += len(embedded_texts)
+            failures = 0 if embedded_texts else failures + 1
             if error:
                 self.stderr.write(error)
             if failures == MAX_FAILURES:
@@ -96,19 +98,21 @@ class Command(DatabaseCommand):
 
 
 def _embed_batch(
-    embedder: Embedder, waiting: list[PendingPassage]
+    embedder: Embedder, batch_texts: list[PendingPassage]
 ) -> tuple[list[tuple[PendingPassage, Embedded, str]], str]:
     """Return the embedded passages, and why the others failed.
 
     The others keep their vectors: they may belong to another embedder that is used
     again later.
     """
-    found, errors = embedding.embed_texts(embedder, [text.text for text in waiting])
+    vectors, errors = embedding.embed_texts(
+        embedder, [text.text for text in batch_texts]
+    )
     # A text without content counts as embedded: it resembles nothing.
     nothing = Embedded(embedder.id, np.zeros(embedder.dimensions, np.float32))
-    settled = [
+    embedded_texts = [
         (text, vector or nothing, "")
-        for text, vector, error in zip(waiting, found, errors, strict=True)
+        for text, vector, error in zip(batch_texts, vectors, errors, strict=True)
         if not error
     ]
-    return settled, next(filter(None, errors), "")
+    return embedded_texts, next(filter(None, errors), "")

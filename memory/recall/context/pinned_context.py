@@ -72,10 +72,16 @@ def important_messages(
     rows = _fetch_rows(query, [*place, min_importance, settings.salience_limit])
     return [
         FoundMessage(
-            *(number, thread, position, role, text, agent, importance),
+            message_id,
+            thread,
+            position,
+            role,
+            text,
+            agent,
+            importance,
             passage_sources.to_utc(created_at),
         )
-        for number, position, role, text, agent, importance, created_at in rows
+        for message_id, position, role, text, agent, importance, created_at in rows
     ]
 
 

@@ -197,8 +197,11 @@ def _compact(corpus: LargeCorpus) -> LargeCorpus:
         corpus.merged_postings, corpus.recent_postings
     )
     return LargeCorpus(
-        *(corpus.ids[kept], corpus.places[kept], corpus.questions[kept]),
-        *(corpus.lengths[kept], corpus.alive[kept]),
+        corpus.ids[kept],
+        corpus.places[kept],
+        corpus.questions[kept],
+        corpus.lengths[kept],
+        corpus.alive[kept],
         inverted_index.renumber(whole, numbers),
         NO_POSTINGS,
         count - dead,

@@ -49,24 +49,24 @@ def consolidate(
     counts what a real run would process. Of concurrent callers, one runs. `user_id`
     limits the run to that user's conversations.
     """
-    users = memory_settings.resolve_for_users(live.current())
-    if users is None:
+    user_memory = memory_settings.resolve_for_users(live.current())
+    if user_memory is None:
         return None
-    receipt = (
+    run = (
         ConsolidationRun(started_at=now, is_dry_run=True)
         if dry_run
-        else _create_receipt(now, users, force=force)
+        else _create_run(now, user_memory, force=force)
     )
-    if receipt is not None:
-        _Run(receipt, users, now).summarize_threads(user_id)
-    return receipt
+    if run is not None:
+        _Consolidator(run, user_memory, now).summarize_threads(user_id)
+    return run
 
 
-def _create_receipt(
-    now: datetime, users: UserMemory, *, force: bool
+def _create_run(
+    now: datetime, user_memory: UserMemory, *, force: bool
 ) -> ConsolidationRun | None:
     """Create and return a new run, unless the last one was recent."""
-    interval = timedelta(hours=users.memory.consolidation_interval_hours)
+    interval = timedelta(hours=user_memory.memory.consolidation_interval_hours)
     with transaction.atomic():
         if connection.vendor == "postgresql":
             # SQLite has one writer at a time anyway.
@@ -79,47 +79,49 @@ def _create_receipt(
 
 
 def _is_recent(last: ConsolidationRun, since: datetime) -> bool:
-    left_some = last.finished_at is not None and last.error == UNFINISHED
-    return last.started_at > since and not left_some
+    has_rest = last.finished_at is not None and last.error == UNFINISHED
+    return last.started_at > since and not has_rest
 
 
-class _Run:
+class _Consolidator:
     """One run, which counts its results."""
 
     def __init__(
-        self, receipt: ConsolidationRun, users: UserMemory, now: datetime
+        self, run: ConsolidationRun, user_memory: UserMemory, now: datetime
     ) -> None:
-        self._receipt = receipt
-        self._plan = users
+        self._run = run
+        self._user_memory = user_memory
         self._now = now
         self._until = time.monotonic() + MAX_SECONDS
         self._failures_in_a_row = 0
 
     def summarize_threads(self, user_id: UserId | None) -> None:
         """Summarise threads until all are done or a limit is reached."""
-        receipt = self._receipt
-        cutoff = self._now - timedelta(hours=self._plan.memory.consolidate_after_hours)
-        waiting = summarizable_ranges.candidate_thread_ids(user_id)
+        run = self._run
+        cutoff = self._now - timedelta(
+            hours=self._user_memory.memory.consolidate_after_hours
+        )
+        thread_ids = summarizable_ranges.candidate_thread_ids(user_id)
         # Random order: threads on which the model fails must not block the others
         # forever.
-        random.shuffle(waiting)
+        random.shuffle(thread_ids)
         try:
-            for thread_id in waiting:
+            for thread_id in thread_ids:
                 if self._is_finished():
                     break
                 self._summarize_thread(thread_id, cutoff)
         finally:
-            receipt.finished_at = datetime.now(UTC)
-            if not receipt.is_dry_run:
-                receipt.save()
+            run.finished_at = datetime.now(UTC)
+            if not run.is_dry_run:
+                run.save()
 
     def _is_finished(self) -> bool:
-        receipt = self._receipt
+        run = self._run
         if self._failures_in_a_row >= MAX_FAILURES:
-            receipt.error = f"ended after {MAX_FAILURES} failures in a row"
-        elif receipt.summaries >= MAX_SUMMARIES or time.monotonic() >= self._until:
-            receipt.error = UNFINISHED
-        return bool(receipt.error)
+            run.error = f"ended after {MAX_FAILURES} failures in a row"
+        elif run.summaries >= MAX_SUMMARIES or time.monotonic() >= self._until:
+            run.error = UNFINISHED
+        return bool(run.error)
 
     def _summarize_thread(self, thread_id: int, cutoff: datetime) -> None:
         thread = Thread.objects.filter(pk=thread_id).first()
@@ -130,33 +132,39 @@ class _Run:
         )
         if thread is None or end is None:
             return
-        self._receipt.threads += 1
+        self._run.threads += 1
         first = thread.summarized_until
         while first < end and not self._is_finished():
-            stretch = summarizable_ranges.next_range(thread, first, end)
-            if stretch is None or not self._summarize_range(thread, stretch):
+            message_range = summarizable_ranges.next_range(thread, first, end)
+            if message_range is None or not self._summarize_range(
+                thread, message_range
+            ):
                 return
-            first = stretch.end
+            first = message_range.end
 
-    def _summarize_range(self, thread: Thread, stretch: SummarizableRange) -> bool:
+    def _summarize_range(
+        self, thread: Thread, message_range: SummarizableRange
+    ) -> bool:
         """Summarise a range of messages; return whether it is stored."""
-        receipt = self._receipt
-        if not receipt.is_dry_run:
-            summary = self._build_summary(thread, stretch)
+        run = self._run
+        if not run.is_dry_run:
+            summary = self._build_summary(thread, message_range)
             if summary is None or not _store_summary(summary, self._now):
                 return False
-            receipt.tokens_after += summary.tokens
-        receipt.summaries += 1
-        receipt.messages += stretch.message_count
-        receipt.tokens_before += stretch.tokens
+            run.tokens_after += summary.tokens
+        run.summaries += 1
+        run.messages += message_range.message_count
+        run.tokens_before += message_range.tokens
         return True
 
     def _build_summary(
-        self, thread: Thread, stretch: SummarizableRange
+        self, thread: Thread, message_range: SummarizableRange
     ) -> Summary | None:
         """Return the model's summary, not yet stored; None if it gives none."""
         try:
-            text = _write_summary(self._plan.extraction_model, thread, stretch)
+            text = _write_summary(
+                self._user_memory.extraction_model, thread, message_range
+            )
         except (CoulisseError, TimeoutError, summary_prompts.SummaryInvalid) as exc:
             self._record_failure(thread, exc)
             return None
@@ -164,19 +172,19 @@ class _Run:
         return Summary(
             user_id=thread.user_id,
             thread=thread,
-            first_position=stretch.first,
-            end_position=stretch.end,
+            first_position=message_range.first,
+            end_position=message_range.end,
             text=text,
             tokens=token_estimates.estimate_text(text),
-            model=self._plan.extraction_model.model[:255]
-            if self._plan.extraction_model
+            model=self._user_memory.extraction_model.model[:255]
+            if self._user_memory.extraction_model
             else "",
-            run=self._receipt,
+            run=self._run,
             created_at=self._now,
         )
 
     def _record_failure(self, thread: Thread, exc: Exception) -> None:
-        self._receipt.failures += 1
+        self._run.failures += 1
         self._failures_in_a_row += 1
         logger.warning(
             "could not summarize thread %d of user %s: %s",
@@ -190,20 +198,20 @@ class _Run:
 
 
 def _write_summary(
-    learner: ExtractionModel | None, thread: Thread, stretch: SummarizableRange
+    model: ExtractionModel | None, thread: Thread, message_range: SummarizableRange
 ) -> str:
-    if not stretch.shown_messages:
+    if not message_range.shown_messages:
         return "(no messages)"
-    if learner is None:
+    if model is None:
         raise summary_prompts.SummaryInvalid(
             "no extraction model: set memory.user_state.learn_from"
         )
-    answer = llm_call.call_model(
-        learner,
-        summary_prompts.build_prompt(stretch.shown_messages),
+    reply = llm_call.call_model(
+        model,
+        summary_prompts.build_prompt(message_range.shown_messages),
         user=thread.user_id.hex,
     )
-    return summary_prompts.parse_summary(answer.text)
+    return summary_prompts.parse_summary(reply.text)
 
 
 def _store_summary(summary: Summary, now: datetime) -> bool:

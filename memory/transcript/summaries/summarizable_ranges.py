@@ -54,10 +54,10 @@ def summarizable_end(thread: Thread, cutoff: datetime) -> int | None:
     messages = StoredMessage.objects.filter(
         thread=thread, position__gte=thread.summarized_until
     )
-    young = messages.filter(created_at__gt=cutoff).order_by("position").first()
+    recent = messages.filter(created_at__gt=cutoff).order_by("position").first()
     end = thread.length - RECENT_MESSAGES
-    if young is not None:
-        end = min(end, young.position)
+    if recent is not None:
+        end = min(end, recent.position)
     if end - thread.summarized_until < MIN_MESSAGES:
         return None
     next_question = messages.filter(
@@ -75,40 +75,42 @@ def next_range(thread: Thread, first: int, end: int) -> SummarizableRange | None
         .order_by("position")
         .values_list("id", "position", "role", "text", "created_at", "tokens")
     )
-    taken: list[tuple[PromptMessage, int]] = []
-    cut, total = None, 0
+    selected: list[tuple[PromptMessage, int]] = []
+    range_end, total = None, 0
     for number, position, role, text, at, cost in rows[:MAX_ROWS]:
-        said = PromptMessage(number, position, role, text, at)
-        if said.role == "user" and said.position > first:
-            cut = said.position
-        total += _prompt_tokens(said)
-        if total > MAX_TOKENS and cut is not None:
+        message = PromptMessage(number, position, role, text, at)
+        if message.role == "user" and message.position > first:
+            range_end = message.position
+        total += _prompt_tokens(message)
+        if total > MAX_TOKENS and range_end is not None:
             break
-        taken.append((said, cost))
+        selected.append((message, cost))
     else:
-        cut = taken[-1][0].position + 1 if taken else None
-    if cut is None:
+        range_end = selected[-1][0].position + 1 if selected else None
+    if range_end is None:
         return None
-    return _build_range(first, cut, [pair for pair in taken if pair[0].position < cut])
-
-
-def _build_range(
-    first: int, end: int, taken: list[tuple[PromptMessage, int]]
-) -> SummarizableRange:
-    shown, total = [], 0
-    for said, _ in taken:
-        total += _prompt_tokens(said)
-        # Of a single exchange that is too long, only the beginning is used.
-        if _prompt_tokens(said) and total <= MAX_TOKENS:
-            shown.append(said)
-    return SummarizableRange(
-        first, end, shown, len(taken), sum(cost for _, cost in taken)
+    return _build_range(
+        first, range_end, [pair for pair in selected if pair[0].position < range_end]
     )
 
 
-def _prompt_tokens(said: PromptMessage) -> int:
+def _build_range(
+    first: int, end: int, selected: list[tuple[PromptMessage, int]]
+) -> SummarizableRange:
+    shown_messages, total = [], 0
+    for message, _ in selected:
+        total += _prompt_tokens(message)
+        # Of a single exchange that is too long, only the beginning is used.
+        if _prompt_tokens(message) and total <= MAX_TOKENS:
+            shown_messages.append(message)
+    return SummarizableRange(
+        first, end, shown_messages, len(selected), sum(cost for _, cost in selected)
+    )
+
+
+def _prompt_tokens(message: PromptMessage) -> int:
     """Return the tokens of a message in the prompt; tool results are not included."""
-    if said.role not in SPOKEN_ROLES or not said.text.strip():
+    if message.role not in SPOKEN_ROLES or not message.text.strip():
         return 0
-    text = truncate_middle(said.text, MAX_MESSAGE_CHARS)
+    text = truncate_middle(message.text, MAX_MESSAGE_CHARS)
     return token_estimates.estimate_text(text) + token_estimates.MESSAGE_OVERHEAD

@@ -37,19 +37,19 @@ class SummaryInvalid(Exception):
     """The reply is no summary."""
 
 
-def build_prompt(said: Sequence[PromptMessage]) -> list[Message]:
+def build_prompt(messages: Sequence[PromptMessage]) -> list[Message]:
     """Return the prompt that asks for a summary of messages."""
-    lines = (
+    quoted = (
         orjson.dumps(
             {
-                "date": f"{line.at:%Y-%m-%d}",
-                "role": line.role,
-                "text": truncate_middle(line.text, MAX_MESSAGE_CHARS),
+                "date": f"{message.at:%Y-%m-%d}",
+                "role": message.role,
+                "text": truncate_middle(message.text, MAX_MESSAGE_CHARS),
             }
         ).decode()
-        for line in said
+        for message in messages
     )
-    return [Message("system", INSTRUCTIONS), Message("user", "\n".join(lines))]
+    return [Message("system", INSTRUCTIONS), Message("user", "\n".join(quoted))]
 
 
 def parse_summary(reply: str) -> str:
@@ -58,7 +58,7 @@ def parse_summary(reply: str) -> str:
     Raises `SummaryInvalid` if nothing is left.
     """
     text = reply.rpartition("</think>")[2][:MAX_READ].replace("\0", "\ufffd")
-    told = injection_filter.remove_instructions(text).strip()
-    if not told:
+    summary = injection_filter.remove_instructions(text).strip()
+    if not summary:
         raise SummaryInvalid("the model returned no summary")
-    return truncate_middle(told, MAX_LENGTH)
+    return truncate_middle(summary, MAX_LENGTH)
