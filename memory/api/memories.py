@@ -45,19 +45,19 @@ router = Router(tags=["Memories"])
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def list_memories(
-    request: HttpRequest, params: Query[MemoriesQuery]
+    request: HttpRequest, query: Query[MemoriesQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, params)
+    user_id = identify_user(request, query)
     page, has_more = await database_executor.run(
         fact_store.page_facts,
         user_id,
-        status=None if params.status == "all" else params.status,
-        category=params.category,
-        source=params.source,
-        is_pinned=params.pinned,
-        as_of=params.as_of,
-        after=await _cursor(user_id, params.after),
-        limit=params.limit,
+        status=None if query.status == "all" else query.status,
+        category=query.category,
+        source=query.source,
+        is_pinned=query.pinned,
+        as_of=query.as_of,
+        after=await _cursor(user_id, query.after),
+        limit=query.limit,
     )
     return json_response(serializers.serialize_page(page, has_more=has_more))
 
@@ -87,9 +87,9 @@ async def _cursor(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def create_memory(
-    request: HttpRequest, params: Query[CallerQuery], body: Body[NewMemory]
+    request: HttpRequest, query: Query[CallerQuery], body: Body[NewMemory]
 ) -> HttpResponse:
-    user_id = identify_user(request, params, body)
+    user_id = identify_user(request, query, body)
     draft = body.to_fact_draft(
         "user", review_reason=injection_filter.find_injection(body.content, "")
     )
@@ -121,11 +121,11 @@ async def create_memory(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def search_by_query(
-    request: HttpRequest, params: Query[MemorySearchQuery]
+    request: HttpRequest, query: Query[MemorySearchQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, params)
-    given = params.model_dump(exclude={"q", "safety_identifier"}, by_alias=True)
-    return await _search(user_id, MemorySearchBody(query=params.q, **given))
+    user_id = identify_user(request, query)
+    given = query.model_dump(exclude={"q", "safety_identifier"}, by_alias=True)
+    return await _search(user_id, MemorySearchBody(query=query.q, **given))
 
 
 @router.post(
@@ -135,34 +135,34 @@ async def search_by_query(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def search_by_body(
-    request: HttpRequest, params: Query[CallerQuery], body: Body[MemorySearchBody]
+    request: HttpRequest, query: Query[CallerQuery], body: Body[MemorySearchBody]
 ) -> HttpResponse:
-    return await _search(identify_user(request, params, body), body)
+    return await _search(identify_user(request, query, body), body)
 
 
-async def _search(user_id: UserId, params: MemorySearchBody) -> HttpResponse:
-    if params.in_ == "messages" and params.category is not None:
+async def _search(user_id: UserId, query: MemorySearchBody) -> HttpResponse:
+    if query.in_ == "messages" and query.category is not None:
         raise Invalid(
             "'category' applies only to facts: remove it, or send 'in': 'facts'",
             param="category",
         )
-    prepared = await query_preparation.prepare_query(params.query, fusion=params.fusion)
+    prepared = await query_preparation.prepare_query(query.query, fusion=query.fusion)
     facts: list[FoundFact] = []
     messages: list[FoundMessage] = []
-    if params.in_ != "messages":
+    if query.in_ != "messages":
         facts = await database_executor.run(
             search.search_facts,
             user_id,
             prepared.query,
-            limit=params.limit,
-            category=params.category,
+            limit=query.limit,
+            category=query.category,
         )
-    if params.in_ != "facts":
+    if query.in_ != "facts":
         messages = await database_executor.run(
-            search.search_messages, user_id, prepared.query, limit=params.limit
+            search.search_messages, user_id, prepared.query, limit=query.limit
         )
     content = serializers.serialize_hits(
-        facts, messages, prepared, limit=params.limit, explain=params.explain
+        facts, messages, prepared, limit=query.limit, explain=query.explain
     )
     return json_response(content)
 
@@ -174,9 +174,9 @@ async def _search(user_id: UserId, params: MemorySearchBody) -> HttpResponse:
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_memory(
-    request: HttpRequest, memory_id: str, params: Query[CallerQuery]
+    request: HttpRequest, memory_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, params)
+    user_id = identify_user(request, query)
     fact = await database_executor.run(
         fact_store.get_fact, user_id, public_ids.require_fact_id(memory_id)
     )
@@ -192,10 +192,10 @@ async def show_memory(
 async def change_memory(
     request: HttpRequest,
     memory_id: str,
-    params: Query[CallerQuery],
+    query: Query[CallerQuery],
     body: Body[MemoryChanges],
 ) -> HttpResponse:
-    user_id = identify_user(request, params, body)
+    user_id = identify_user(request, query, body)
     # Read first, so that no embedding is made for another user's fact.
     fact = await database_executor.run(
         fact_store.get_fact, user_id, public_ids.require_fact_id(memory_id)
@@ -232,9 +232,9 @@ async def change_memory(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def delete_memory(
-    request: HttpRequest, memory_id: str, params: Query[CallerQuery]
+    request: HttpRequest, memory_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, params)
+    user_id = identify_user(request, query)
     fact_id = public_ids.require_fact_id(memory_id)
     event = build_event(request, "memory.delete", user_id, memory_id)
     await database_executor.run_to_end(
@@ -260,9 +260,9 @@ async def delete_memory(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_history(
-    request: HttpRequest, memory_id: str, params: Query[CallerQuery]
+    request: HttpRequest, memory_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, params)
+    user_id = identify_user(request, query)
     steps = await database_executor.run(
         fact_store.list_changes, user_id, public_ids.require_fact_id(memory_id)
     )

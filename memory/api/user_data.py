@@ -62,9 +62,9 @@ class UserErased(BaseModel):
     openapi_extra=EXPORT_OPENAPI,
 )
 async def export_user(
-    request: HttpRequest, params: Query[CallerQuery]
+    request: HttpRequest, query: Query[CallerQuery]
 ) -> HttpResponseBase:
-    user_id = identify_user(request, params)
+    user_id = identify_user(request, query)
     start = ExportPosition(
         shows_calls=live.current().get(TELEMETRY).sqlite.show_to_users
     )
@@ -107,9 +107,9 @@ async def stream_export(
     response={200: UserErased, 202: ErasureRequested},
     openapi_extra=USER_HEADER_OPENAPI,
 )
-async def erase_user(request: HttpRequest, params: Query[EraseQuery]) -> HttpResponse:
-    user_id = identify_user(request, params)
-    if params.confirmation is None:
+async def erase_user(request: HttpRequest, query: Query[EraseQuery]) -> HttpResponse:
+    user_id = identify_user(request, query)
+    if query.confirmation is None:
         erasure_request = await database_executor.run_to_end(
             erasure.request_erasure, user_id
         )
@@ -124,7 +124,7 @@ async def erase_user(request: HttpRequest, params: Query[EraseQuery]) -> HttpRes
     deleted = await database_executor.run_to_end(
         erasure.confirm_erasure,
         user_id,
-        params.confirmation,
+        query.confirmation,
         event=build_event(request, "user.erase", user_id),
     )
     return json_response(
