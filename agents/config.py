@@ -20,7 +20,7 @@ from config.sections import Config, Location, Problem, Section
 from config.validation.named_lists import by_name
 from config.validation.suggestions import did_you_mean
 from mcp_bridge.config import MCP
-from providers import supported_parameters
+from providers import registry
 from providers.config import PROVIDERS, ProviderConfig
 from providers.default_model import ModelChoice
 
@@ -199,9 +199,7 @@ def _check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Pr
         yield from _check_subagents(index, agent)
         yield from _check_fallbacks(index, agent, agents, providers)
         provider = providers[agent.provider]
-        for name in supported_parameters.unsupported_parameters(
-            provider, agent.parameters
-        ):
+        for name in registry.find_unsupported_parameters(provider, agent.parameters):
             yield Problem(
                 ("agents", index, name),
                 f"agent '{agent.name}' sets '{name}', which provider "
@@ -319,7 +317,7 @@ def _check_model(
             "coulisse.E208",
         )
         return
-    for name in supported_parameters.unsupported_parameters(provider, agent.parameters):
+    for name in registry.find_unsupported_parameters(provider, agent.parameters):
         yield Problem(
             at,
             f"agent '{agent.name}' sets '{name}', which its fallback's provider "

@@ -33,7 +33,7 @@ from core.tools import Tool, to_openai_tool
 from core.trace import Call
 from providers import client
 from providers.errors import ContentFiltered, RequestRefused
-from providers.model_call import ModelRequest
+from providers.model_request import ModelRequest
 
 
 @dataclass(frozen=True, slots=True)

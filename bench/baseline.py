@@ -36,7 +36,7 @@ from core.messages import Message  # noqa: E402
 from processes.supervision import parent_watch  # noqa: E402
 from providers import client  # noqa: E402
 from providers.config import ProviderConfig  # noqa: E402
-from providers.model_call import ModelRequest  # noqa: E402
+from providers.model_request import ModelRequest  # noqa: E402
 
 PROVIDER = ProviderConfig(
     kind="openai", api_key="sk-bench", base_url=os.environ["BENCH_PROVIDER"]

@@ -18,10 +18,10 @@ import orjson
 from core.errors import CoulisseError, Invalid, recorded_text
 from core.events import Event
 from core.trace import CANCELLED, Attempt
-from providers import supported_parameters
+from providers import registry
 from providers.config import BreakerConfig, ProviderConfig
 from providers.errors import ProviderFailed
-from providers.model_call import ModelRequest
+from providers.model_request import ModelRequest
 from providers.resilience import backoff, circuit_breaker
 from providers.resilience.error_mapping import ProviderSource
 from providers.resilience.timeouts import CallDeadline
@@ -60,7 +60,7 @@ async def run(
     """
     exchange = await _start_exchange(_prepare(name, provider, call, attempts))
     try:
-        for event in exchange.whole or exchange.first:
+        for event in exchange.reply or exchange.first_events:
             yield event
         stream = exchange.stream
         while stream is not None and not stream.finished:
@@ -87,20 +87,20 @@ async def post_json(
     `error_mapping.PARSE_ERRORS`.
     """
     provider = source.provider
-    sending = EndpointRequest(
+    endpoint_request = EndpointRequest(
         source, url, _encode(body), endpoint_pool.build_headers(provider, headers), read
     )
     # A failure here concerns no chat model and does not affect its circuit.
-    only = EndpointPool(source.name, provider.model_copy(update=SINGLE_ENDPOINT))
+    pool = EndpointPool(source.name, provider.model_copy(update=SINGLE_ENDPOINT))
     request = _PreparedRequest(
-        only, lambda _: sending, CallDeadline(source, stream=False), attempts
+        pool, lambda _: endpoint_request, CallDeadline(source, stream=False), attempts
     )
     exchange = await _start_exchange(request)
     try:
         # Set for an exchange without a stream.
-        whole: T = exchange.whole  # type: ignore[assignment]
+        reply: T = exchange.reply  # type: ignore[assignment]
         await exchange.drain()
-        return whole
+        return reply
     finally:
         exchange.close()
 
@@ -111,14 +111,14 @@ class _PreparedRequest(Generic[T]):
     def __init__(
         self,
         pool: EndpointPool,
-        sending: Callable[[Endpoint], EndpointRequest[T]],
-        patience: CallDeadline,
+        build_request: Callable[[Endpoint], EndpointRequest[T]],
+        deadline: CallDeadline,
         attempts: list[Attempt] | None,
     ) -> None:
         self.pool = pool
-        self.sending = sending
+        self.build_request = build_request
         """Returns the request for an endpoint."""
-        self.patience = patience
+        self.deadline = deadline
         self.attempts = [] if attempts is None else attempts
 
 
@@ -128,17 +128,17 @@ def _prepare(
     call: ModelRequest,
     attempts: list[Attempt] | None,
 ) -> _PreparedRequest[Iterable[Event]]:
-    supported_parameters.check_parameters(name, provider, call.parameters)
-    lone = ProviderSource(name, provider, call.model)
+    registry.check_parameters(name, provider, call.parameters)
+    source = ProviderSource(name, provider, call.model)
     bodies: dict[int, bytes] = {}
 
-    def sending(endpoint: Endpoint) -> EndpointRequest[Iterable[Event]]:
+    def build_request(endpoint: Endpoint) -> EndpointRequest[Iterable[Event]]:
         wire, number = endpoint.wire, endpoint.number
         body = bodies.get(id(wire))
         if body is None:
             body = bodies[id(wire)] = _encode(wire.body(call))
         return EndpointRequest(
-            lone if number is None else replace(lone, endpoint=number),
+            source if number is None else replace(source, endpoint=number),
             endpoint.url,
             body,
             endpoint.headers,
@@ -146,9 +146,9 @@ def _prepare(
             wire if call.stream else None,
         )
 
-    patience = CallDeadline(lone, stream=call.stream)
+    deadline = CallDeadline(source, stream=call.stream)
     return _PreparedRequest(
-        endpoint_pool.find_pool(name, provider), sending, patience, attempts
+        endpoint_pool.find_pool(name, provider), build_request, deadline, attempts
     )
 
 
@@ -163,30 +163,32 @@ def _encode(body: Mapping[str, Any]) -> bytes:
 async def _start_exchange(request: _PreparedRequest[T]) -> HttpExchange[T]:
     """Return an exchange whose reply has begun, after the allowed number of rounds."""
     rounds = 1
-    among: Sequence[Endpoint] = request.pool.endpoints
+    candidates: Sequence[Endpoint] = request.pool.endpoints
     while True:
         failed: _FailedAttempts = []
         try:
-            return await _try_endpoints(request, among, failed)
+            return await _try_endpoints(request, candidates, failed)
         except ProviderFailed as error:
-            again = _plan_retry(request, among, failed, rounds)
-            if again is None:
+            retry = _plan_retry(request, candidates, failed, rounds)
+            if retry is None:
                 raise
-            among, wait_seconds = again
+            candidates, wait_seconds = retry
             logger.info("retry %d in %.1f s: %s", rounds, wait_seconds, error)
         finally:
             # Their tracebacks refer to this frame and would keep its data alive.
             failed.clear()
         await backoff.sleep(wait_seconds)
-        request.patience.subtract_pause(wait_seconds)
+        request.deadline.subtract_pause(wait_seconds)
         rounds += 1
 
 
 async def _try_endpoints(
-    request: _PreparedRequest[T], among: Sequence[Endpoint], failed: _FailedAttempts
+    request: _PreparedRequest[T],
+    candidates: Sequence[Endpoint],
+    failed: _FailedAttempts,
 ) -> HttpExchange[T]:
     """Try each endpoint once, until one answers; collect failures in `failed`."""
-    untried = [*among]
+    untried = [*candidates]
     while True:
         endpoint = request.pool.choose(untried)
         if endpoint is None:
@@ -196,7 +198,7 @@ async def _try_endpoints(
         except ProviderFailed as error:
             failed.append((endpoint, error))
             untried.remove(endpoint)
-            if request.patience.left <= 0:
+            if request.deadline.seconds_left <= 0:
                 raise
             if untried:
                 logger.info("endpoint '%s' failed: %s", endpoint.name, error)
@@ -207,35 +209,37 @@ def _best_error(failed: _FailedAttempts) -> ProviderFailed | None:
     errors = [error for _, error in failed]
     return min(
         errors,
-        key=lambda error: (not error.retryable, _requested_wait(error)),
+        key=lambda error: (not error.retryable, _requested_wait_seconds(error)),
         default=None,
     )
 
 
-def _requested_wait(error: ProviderFailed) -> float:
+def _requested_wait_seconds(error: ProviderFailed) -> float:
     return getattr(error, "retry_after_seconds", None) or 0.0
 
 
 def _plan_retry(
     request: _PreparedRequest[Any],
-    among: Sequence[Endpoint],
+    candidates: Sequence[Endpoint],
     failed: _FailedAttempts,
     rounds: int,
 ) -> tuple[list[Endpoint], float] | None:
     """Return the endpoints to retry and the delay before; None for no retry."""
-    hopeful = {
-        each: _requested_wait(error) for each, error in failed if error.retryable
+    retryable = {
+        each: _requested_wait_seconds(error)
+        for each, error in failed
+        if error.retryable
     }
-    if not hopeful or rounds > request.pool.provider.retries:
+    if not retryable or rounds > request.pool.provider.retries:
         return None
-    seconds = backoff.delay_seconds(rounds, min(hopeful.values()))
-    if seconds is None or seconds >= request.patience.left:
+    seconds = backoff.delay_seconds(rounds, min(retryable.values()))
+    if seconds is None or seconds >= request.deadline.seconds_left:
         return None
-    asked = {each for each, _ in failed}
+    tried = {each for each, _ in failed}
     ready = [
         each
-        for each in among
-        if (hopeful.get(each, math.inf) <= seconds or each not in asked)
+        for each in candidates
+        if (retryable.get(each, math.inf) <= seconds or each not in tried)
         and each.circuit.admits(circuit_breaker.now() + seconds)
     ]
     return (ready, seconds) if ready else None
@@ -245,25 +249,26 @@ async def _try_endpoint(
     request: _PreparedRequest[T], endpoint: Endpoint
 ) -> HttpExchange[T]:
     """Send a request; update the endpoint's circuit and the attempt record."""
-    exchange = HttpExchange(request.sending(endpoint), request.patience)
+    exchange = HttpExchange(request.build_request(endpoint), request.deadline)
     circuit = endpoint.circuit
-    trying = circuit.enter()
-    sent = time.perf_counter()
+    is_probe = circuit.enter()
+    started = time.perf_counter()
     try:
         await exchange.start()
     except BaseException as exc:
         exchange.close()
-        _record_attempt(request, endpoint, sent, _describe_failure(exc, exchange))
+        _record_attempt(request, endpoint, started, _describe_failure(exc, exchange))
         if isinstance(exc, CoulisseError):
-            lone, rules = (
-                request.pool.has_single_endpoint,
+            circuit.fail(
+                exc,
                 request.pool.provider.breaker,
+                is_only_endpoint=request.pool.has_single_endpoint,
+                is_probe=is_probe,
             )
-            circuit.fail(exc, rules, lone=lone, trying=trying)
         else:
-            circuit.leave(trying=trying)
+            circuit.leave(is_probe=is_probe)
         raise
-    _record_attempt(request, endpoint, sent, None)
+    _record_attempt(request, endpoint, started, None)
     circuit.succeed()
     return exchange
 
@@ -275,7 +280,7 @@ def _describe_failure(error: BaseException, exchange: HttpExchange[Any]) -> str:
 
 
 def _record_attempt(
-    request: _PreparedRequest[T], endpoint: Endpoint, sent: float, error: str | None
+    request: _PreparedRequest[T], endpoint: Endpoint, started: float, error: str | None
 ) -> None:
-    seconds = time.perf_counter() - sent
+    seconds = time.perf_counter() - started
     request.attempts.append(Attempt(endpoint.name, seconds, error))

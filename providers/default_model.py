@@ -14,7 +14,7 @@ class ModelChoice(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     provider: str = Field(description="A name under `providers:`.")
-    model: str = Field(min_length=1, description="The provider's own name of it.")
+    model: str = Field(min_length=1, description="The provider's name of the model.")
 
 
 CHEAP_MODELS: dict[KindName, str] = {

@@ -1,9 +1,11 @@
 """The kinds of provider: to add one, copy the most similar and add a line."""
 
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from core.errors import Invalid
 from providers.config import KindName, ProviderConfig
 from providers.errors import LocalModelDown
 from providers.wires.anthropic import AnthropicWire
@@ -148,6 +150,33 @@ def has_custom_address(provider: ProviderConfig) -> bool:
 def structured_outputs(provider: ProviderConfig) -> Literal["native", "prompt"]:
     """Return how a provider enforces a JSON Schema on replies."""
     return provider.structured_outputs or kind_of(provider).structured_outputs
+
+
+def find_unsupported_parameters(
+    provider: ProviderConfig, names: Iterable[str]
+) -> list[str]:
+    """Return the names that the provider's API does not support, in their order."""
+    unsupported = kind_of(provider).unsupported_parameters
+    if unsupported is None:
+        return []
+    return [name for name in names if name in unsupported or name not in PARAMETERS]
+
+
+def check_parameters(
+    name: str, provider: ProviderConfig, parameters: Mapping[str, Any]
+) -> None:
+    """Raise Invalid for the first parameter that the provider does not support."""
+    sent = [
+        key
+        for key, value in parameters.items()
+        if value is not None and DEFAULT_VALUES.get(key) is not value
+    ]
+    for parameter in find_unsupported_parameters(provider, sent):
+        raise Invalid(
+            f"provider '{name}' ({provider.kind}) does not support '{parameter}'",
+            param=parameter,
+            code="unsupported_parameter",
+        )
 
 
 def provider_url(provider: ProviderConfig) -> str:

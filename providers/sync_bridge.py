@@ -40,7 +40,7 @@ def run_sync(coroutine: Coroutine[Any, Any, T], *, timeout_seconds: float) -> T:
     try:
         return future.result(timeout_seconds + CLOSE_SECONDS)
     finally:
-        # Interrupted, by a signal say, or deaf to being cancelled.
+        # Interrupted by a signal, or still running after its cancellation.
         future.cancel()
 
 
@@ -87,7 +87,7 @@ class _LoopThread:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
-                target=self._loop.run_forever, name="blocking", daemon=True
+                target=self._loop.run_forever, name="sync-bridge", daemon=True
             )
             self._thread.start()
         return self._loop
@@ -102,7 +102,7 @@ class _LoopThread:
             asyncio.run_coroutine_threadsafe(_shut_down(), loop).result(CLOSE_SECONDS)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(CLOSE_SECONDS)
-        # A call that blocks the loop cannot be helped; the thread is a daemon.
+        # A call may block the loop; the thread is a daemon.
         if not thread.is_alive():
             loop.close()
 

@@ -20,7 +20,7 @@ from agents.memory_config import Probability
 from config.sections import Config, Problem, Section
 from config.validation.named_lists import by_name
 from config.validation.suggestions import did_you_mean
-from providers import supported_parameters
+from providers import registry
 from providers.config import PROVIDERS
 from smoke import metrics
 from triggers.config import Expression, TimeZone
@@ -210,9 +210,7 @@ def _check_persona(
             "coulisse.E801",
         )
         return
-    for name in supported_parameters.unsupported_parameters(
-        provider, persona.parameters
-    ):
+    for name in registry.find_unsupported_parameters(provider, persona.parameters):
         yield Problem(
             ("smoke_tests", index, "persona", name),
             f"the persona of smoke test '{test.name}' sets '{name}', which provider "

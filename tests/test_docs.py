@@ -30,7 +30,7 @@ from providers.config import (
 from providers.embeddings import embedders, openai, voyage
 from providers.embeddings.base import EmbeddingModel
 from providers.embeddings.config import EmbedderConfig
-from providers.model_call import ModelRequest
+from providers.model_request import ModelRequest
 from providers.registry import ProviderKind
 from smoke.config import Expectations, PersonaConfig, SmokeTestConfig
 from triggers.config import BootTrigger, CronTrigger, WebhookTrigger
@@ -308,11 +308,11 @@ def others(model: EmbeddingModel) -> str:
 
 def test_offline_embedders_match_the_table():
     empty = sections.Config(Path("coulisse.yaml"), {"providers": {}})
-    for name, dimensions, floor, languages, _ in rows("embedders.md", "embedder"):
+    for name, dimensions, threshold, languages, _ in rows("embedders.md", "embedder"):
         asked = EmbedderConfig(provider=name.strip("`"))
         embedder = embedders.choose_embedder(empty, asked)
         assert dimensions.split(",")[0] == str(embedder.dimensions)
-        assert float(floor) == embedder.floor
+        assert float(threshold) == embedder.similarity_threshold
         assert languages == embedder.languages
 
 

@@ -99,7 +99,10 @@ async def _embed_texts(embedder: Embedder, data: Dataset) -> DatasetVectors:
     texts = list(dict.fromkeys(_texts(data)))
     rows = await embedders.embed_texts(embedder, texts)
     vectors = DatasetVectors(
-        embedder.id, embedder.floor, dict(zip(texts, rows, strict=True)), {}
+        embedder.id,
+        embedder.similarity_threshold,
+        dict(zip(texts, rows, strict=True)),
+        {},
     )
     # One by one, like in production.
     for question in dict.fromkeys(_questions(data)):

@@ -17,10 +17,10 @@ from judges.errors import JudgeResultUnreadable, JudgeTimedOut
 from judges.scoring import prompt, verdict_parser
 from judges.scoring.judge_context import JudgeContext
 from judges.scoring.verdict_parser import JudgeResult, ResultUnreadable
-from providers import client, registry, supported_parameters
+from providers import client, registry
 from providers.config import PROVIDERS
 from providers.errors import ContentFiltered, RequestRefused
-from providers.model_call import ModelRequest
+from providers.model_request import ModelRequest
 from providers.pricing import call_costs
 
 LOCAL_TOKENS = 400
@@ -167,7 +167,7 @@ def _parameters(config: Config, judge: JudgeConfig) -> dict[str, Any]:
     """Return the optional parameters: low temperature and the response format."""
     provider = config.get(PROVIDERS)[judge.provider]
     parameters: dict[str, Any] = {}
-    if not supported_parameters.unsupported_parameters(provider, ["temperature"]):
+    if not registry.find_unsupported_parameters(provider, ["temperature"]):
         parameters["temperature"] = 0
     if registry.structured_outputs(provider) == "native":
         parameters["response_format"] = prompt.response_format(judge.rubrics)

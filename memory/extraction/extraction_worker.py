@@ -255,7 +255,7 @@ def _similar_facts(
     query = Query(
         text,
         embedded=vectors.get(user_messages[-1].id),
-        similarity_threshold=memory.embedder.floor,
+        similarity_threshold=memory.embedder.similarity_threshold,
         fusion=memory.user_state.fusion,
     )
     results = search.search_facts(UserId(job.user_id), query, limit=MAX_SIMILAR_FACTS)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from core.messages import Message
 from core.reply import Reply
 from memory.memory_settings import ExtractionModel
-from providers import client, registry, supported_parameters, sync_bridge
+from providers import client, registry, sync_bridge
 from providers.errors import RequestRefused
-from providers.model_call import ModelRequest
+from providers.model_request import ModelRequest
 
 TIMEOUT_SECONDS = 90.0
 """Seconds per answer, retries included."""
@@ -38,7 +38,7 @@ def call_model(
     `providers.errors`, and TimeoutError.
     """
     parameters: dict[str, Any] = {}
-    if not supported_parameters.unsupported_parameters(model.provider, ["temperature"]):
+    if not registry.find_unsupported_parameters(model.provider, ["temperature"]):
         parameters["temperature"] = 0
     if model.provider.kind == "local":
         parameters["max_tokens"] = LOCAL_MAX_TOKENS

@@ -47,7 +47,7 @@ async def build_query(memory: UserMemory | None, text: str) -> Query:
     return Query(
         text,
         embedded=await _try_embed(memory.embedder, text, query=True),
-        similarity_threshold=memory.embedder.floor,
+        similarity_threshold=memory.embedder.similarity_threshold,
         fusion=memory.user_state.fusion,
     )
 

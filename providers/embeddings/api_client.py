@@ -24,14 +24,12 @@ VOYAGE_LIMITS = BatchLimits(256, 120_000, 32_000, 16_000)
 COMPATIBLE_LIMITS = BatchLimits(32, 100_000, 2 * 8191, 1500)
 
 
-async def embed_texts(
-    service: EmbeddingApi, texts: Sequence[str], *, query: bool
-) -> Rows:
+async def embed_texts(api: EmbeddingApi, texts: Sequence[str], *, query: bool) -> Rows:
     """Return a row for each text, not normalized; no text may be blank."""
-    limits = service.limits
+    limits = api.limits
     encoded = [_truncate(text, limits.text_bytes) for text in texts]
     parts = [
-        await _embed_batch(service, batch, query=query)
+        await _embed_batch(api, batch, query=query)
         for batch in _split_batches(encoded, limits)
     ]
     return np.concatenate(parts)
@@ -57,24 +55,20 @@ def _split_batches(
     yield batch
 
 
-async def _embed_batch(
-    service: EmbeddingApi, batch: list[bytes], *, query: bool
-) -> Rows:
-    safe = service.limits.safe_text_bytes
+async def _embed_batch(api: EmbeddingApi, batch: list[bytes], *, query: bool) -> Rows:
+    safe = api.limits.safe_text_bytes
     try:
-        return await _request_batch(service, batch, query=query)
+        return await _request_batch(api, batch, query=query)
     except RequestRefused:
         if max(map(len, batch)) <= safe:
             raise
     # Some texts, such as random letters, have more tokens than one per two bytes.
-    return await _request_batch(service, [text[:safe] for text in batch], query=query)
+    return await _request_batch(api, [text[:safe] for text in batch], query=query)
 
 
-async def _request_batch(
-    service: EmbeddingApi, batch: list[bytes], *, query: bool
-) -> Rows:
+async def _request_batch(api: EmbeddingApi, batch: list[bytes], *, query: bool) -> Rows:
     """Return the vectors of a batch, and record what the API bills for them."""
-    source = service.source
+    source = api.source
     # A cut may split a character.
     texts = [text.decode(errors="ignore") for text in batch]
     key = source.provider.api_key
@@ -84,8 +78,8 @@ async def _request_batch(
         rows, reported = await client.post_json(
             source,
             f"{source.provider.base_url}/embeddings",
-            _request_body(service, texts, query=query),
-            partial(_parse_response, count=len(batch), dimensions=service.dimensions),
+            _request_body(api, texts, query=query),
+            partial(_parse_response, count=len(batch), dimensions=api.dimensions),
             headers={}
             if key is None
             else {"Authorization": f"Bearer {key.get_secret_value()}"},
@@ -99,16 +93,16 @@ async def _request_batch(
 
 
 def _request_body(
-    service: EmbeddingApi, texts: list[str], *, query: bool
+    api: EmbeddingApi, texts: list[str], *, query: bool
 ) -> dict[str, Any]:
     body: dict[str, Any] = {
-        "model": service.source.model,
+        "model": api.source.model,
         "input": texts,
         # Four times shorter than decimals, and no numbers to parse.
         "encoding_format": "base64",
-        **service.extra,
+        **api.extra,
     }
-    if service.sends_input_type:
+    if api.sends_input_type:
         body["input_type"] = "query" if query else "document"
     return body
 

@@ -13,7 +13,7 @@ from providers.embeddings.base import (
     EmbeddingApi,
     EmbeddingModel,
     Rows,
-    similarity_threshold,
+    resolve_threshold,
 )
 from providers.embeddings.config import EmbedderConfig
 from providers.resilience.error_mapping import ProviderSource
@@ -32,7 +32,7 @@ class ApiEmbedder(EmbedderKind):
 
 
 def build(
-    asked: EmbedderConfig,
+    embed_with: EmbedderConfig,
     provider: ProviderConfig,
     kind: str,
     *,
@@ -47,25 +47,25 @@ def build(
 
     `dims_field` is the request field that asks for shorter vectors.
     """
-    own = models.get(model)
-    dimensions = asked.dims or (own.dimensions if own else 0)
+    known_model = models.get(model)
+    dimensions = embed_with.dims or (known_model.dimensions if known_model else 0)
     # Servers refuse the field for a model whose length is fixed.
-    is_chosen = own is not None and dimensions != own.dimensions
+    is_chosen = known_model is not None and dimensions != known_model.dimensions
     extra: dict[str, Any] = {dims_field: dimensions} if is_chosen else {}
-    has_own_access = asked.api_key is not None or asked.base_url is not None
+    has_own_access = embed_with.api_key is not None or embed_with.base_url is not None
     parts = [kind, model, str(dimensions)]
     if is_other_server:
         parts.append(_digest(provider.base_url or ""))
     return Embedder(
         ":".join(parts),
         dimensions,
-        similarity_threshold(asked, SIMILARITY_THRESHOLD),
+        resolve_threshold(embed_with, SIMILARITY_THRESHOLD),
         api=EmbeddingApi(
             ProviderSource(
-                asked.provider,
+                embed_with.provider,
                 provider,
                 model,
-                "embed_with" if has_own_access else f"providers.{asked.provider}",
+                "embed_with" if has_own_access else f"providers.{embed_with.provider}",
             ),
             dimensions,
             limits,

@@ -58,7 +58,7 @@ class Embedder:
     """Names the vector space, the same in every version. It begins with the kind's
     name and a colon."""
     dimensions: int
-    floor: float
+    similarity_threshold: float
     """The cosine similarity below which two texts are unrelated."""
     languages: str = ANY_LANGUAGE
     api: EmbeddingApi | None = field(default=None, repr=False, compare=False)
@@ -91,12 +91,14 @@ class EmbedderKind(ABC):
 
     @abstractmethod
     def problems(
-        self, config: Config, asked: EmbedderConfig, entry: ProviderConfig | None
+        self, config: Config, embed_with: EmbedderConfig, entry: ProviderConfig | None
     ) -> Iterator[EmbedderProblem]:
         """Yield each problem of `embed_with`."""
 
     @abstractmethod
-    def build(self, asked: EmbedderConfig, entry: ProviderConfig | None) -> Embedder:
+    def build(
+        self, embed_with: EmbedderConfig, entry: ProviderConfig | None
+    ) -> Embedder:
         """Return the embedder for an `embed_with` without problems."""
 
     @abstractmethod
@@ -107,13 +109,17 @@ class EmbedderKind(ABC):
         """Load data in advance of the first call; blocks."""
 
 
-def similarity_threshold(asked: EmbedderConfig, default: float) -> float:
+def resolve_threshold(embed_with: EmbedderConfig, default: float) -> float:
     """Return `embed_with.floor`, or the default of the kind."""
-    return default if asked.floor is None else asked.floor
+    return (
+        default
+        if embed_with.similarity_threshold is None
+        else embed_with.similarity_threshold
+    )
 
 
 def model_problems(
-    asked: EmbedderConfig,
+    embed_with: EmbedderConfig,
     models: Mapping[str, EmbeddingModel],
     *,
     default: str | None,
@@ -123,21 +129,24 @@ def model_problems(
 
     Another server that speaks the same API may have any model.
     """
-    if asked.model is None and is_other_server:
-        yield "model", f"is required: name an embedding model of '{asked.provider}'"
+    if embed_with.model is None and is_other_server:
+        yield (
+            "model",
+            f"is required: name an embedding model of '{embed_with.provider}'",
+        )
         return
-    name = asked.model or default or ""
+    name = embed_with.model or default or ""
     model = models.get(name)
     if model is not None:
-        yield from _dims_problems(asked.dims, name, model)
+        yield from _dims_problems(embed_with.dims, name, model)
     elif not is_other_server:
         hint = did_you_mean(name, models) or "."
         yield (
             "model",
-            f"'{asked.provider}' has no embedding model '{name}'{hint} "
+            f"'{embed_with.provider}' has no embedding model '{name}'{hint} "
             f"The models are {', '.join(models)}",
         )
-    elif asked.dims is None:
+    elif embed_with.dims is None:
         yield "dims", f"is required: set the number of dimensions of '{name}'"
 
 
@@ -148,14 +157,14 @@ def _dims_problems(
         return
     choices: Sequence[int] = tuple(model.choices) or (model.dimensions,)
     if isinstance(model.choices, range):
-        can = f"from {choices[0]} to {choices[-1]}"
+        supported = f"from {choices[0]} to {choices[-1]}"
     else:
-        can = " or ".join(map(str, choices))
-    yield "dims", f"'{name}' has vectors of {can} dimensions, not {dims}"
+        supported = " or ".join(map(str, choices))
+    yield "dims", f"'{name}' has vectors of {supported} dimensions, not {dims}"
 
 
-def offline_problems(asked: EmbedderConfig) -> Iterator[EmbedderProblem]:
+def offline_problems(embed_with: EmbedderConfig) -> Iterator[EmbedderProblem]:
     """Yield the fields that an offline embedder does not support."""
     for name in ("api_key", "base_url"):
-        if getattr(asked, name) is not None:
-            yield name, f"'{asked.provider}' works offline; remove it"
+        if getattr(embed_with, name) is not None:
+            yield name, f"'{embed_with.provider}' works offline; remove it"

@@ -52,7 +52,7 @@ class EmbedderConfig(BaseModel):
         "`hash`, fewer for many models. Required for models that Coulisse does not "
         "know.",
     )
-    floor: float | None = Field(
+    similarity_threshold: float | None = Field(
         None,
         ge=-1,
         le=1,

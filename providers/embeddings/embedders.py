@@ -27,35 +27,35 @@ from providers.errors import EmbedderMisconfigured
 INVALID_CHARACTERS = re.compile("[\x00\ud800-\udfff]")
 
 
-def choose_embedder(config: Config, asked: EmbedderConfig | None) -> Embedder:
+def choose_embedder(config: Config, embed_with: EmbedderConfig | None) -> Embedder:
     """Return the embedder that `embed_with` names, or else the best one configured.
 
     Raises EmbedderMisconfigured with what `problems` returns.
     """
-    if asked is None:
+    if embed_with is None:
         return _best_available(config)
     found = [
-        f"embed_with.{name}: {what}" for name, what in find_problems(config, asked)
+        f"embed_with.{name}: {what}" for name, what in find_problems(config, embed_with)
     ]
     if found:
         raise EmbedderMisconfigured(detail="; ".join(found))
-    entry = provider_access.find_provider(config, asked.provider)
-    name = asked.provider if entry is None else "openai"
-    return EMBEDDERS[name].build(asked, entry)
+    entry = provider_access.find_provider(config, embed_with.provider)
+    name = embed_with.provider if entry is None else "openai"
+    return EMBEDDERS[name].build(embed_with, entry)
 
 
 def find_problems(
-    config: Config, asked: EmbedderConfig | None
+    config: Config, embed_with: EmbedderConfig | None
 ) -> Iterable[EmbedderProblem]:
     """Return the problems of `embed_with`, each with its field."""
-    if asked is None:
+    if embed_with is None:
         return ()
-    entry = provider_access.find_provider(config, asked.provider)
+    entry = provider_access.find_provider(config, embed_with.provider)
     # An entry under `providers:` wins over the embedder of the same name.
-    kind = EMBEDDERS.get(asked.provider if entry is None else "openai")
+    kind = EMBEDDERS.get(embed_with.provider if entry is None else "openai")
     if kind is None:
-        return (("provider", _unknown_provider_message(config, asked.provider)),)
-    return kind.problems(config, asked, entry)
+        return (("provider", _unknown_provider_message(config, embed_with.provider)),)
+    return kind.problems(config, embed_with, entry)
 
 
 def embedder_warning(embedder: Embedder) -> str | None:
@@ -104,7 +104,7 @@ def _best_available(config: Config) -> Embedder:
 
 def _unknown_provider_message(config: Config, name: str) -> str:
     entries = config.get(PROVIDERS)
-    able = [
+    with_embeddings = [
         name
         for name in entries
         if provider_access.find_provider(config, name) is not None
@@ -113,9 +113,9 @@ def _unknown_provider_message(config: Config, name: str) -> str:
         kind = entries[name].kind
         return (
             f"'{name}' is a provider of kind '{kind}', which has no embeddings; "
-            f"use one of {', '.join(sorted({*EMBEDDERS, *able}))}"
+            f"use one of {', '.join(sorted({*EMBEDDERS, *with_embeddings}))}"
         )
-    hint = did_you_mean(name, {*EMBEDDERS, *able}) or "."
+    hint = did_you_mean(name, {*EMBEDDERS, *with_embeddings}) or "."
     return (
         f"'{name}' is neither an embedder ({', '.join(sorted(EMBEDDERS))}) nor an "
         f"entry under providers: that has embeddings{hint}"

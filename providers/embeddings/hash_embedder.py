@@ -25,7 +25,7 @@ from providers.embeddings.base import (
     EmbedderProblem,
     Rows,
     offline_problems,
-    similarity_threshold,
+    resolve_threshold,
 )
 from providers.embeddings.config import EmbedderConfig
 
@@ -88,17 +88,19 @@ class HashEmbedder(EmbedderKind):
     )
 
     def problems(
-        self, config: Config, asked: EmbedderConfig, entry: ProviderConfig | None
+        self, config: Config, embed_with: EmbedderConfig, entry: ProviderConfig | None
     ) -> Iterator[EmbedderProblem]:
         """Yield the unsupported fields."""
-        yield from offline_problems(asked)
-        if asked.model is not None:
+        yield from offline_problems(embed_with)
+        if embed_with.model is not None:
             yield "model", "'hash' has no models; remove it"
 
-    def build(self, asked: EmbedderConfig, entry: ProviderConfig | None) -> Embedder:
+    def build(
+        self, embed_with: EmbedderConfig, entry: ProviderConfig | None
+    ) -> Embedder:
         """Return the embedder, with any number of dimensions."""
-        dimensions = asked.dims or DEFAULT_DIMENSIONS
-        threshold = similarity_threshold(asked, SIMILARITY_THRESHOLD)
+        dimensions = embed_with.dims or DEFAULT_DIMENSIONS
+        threshold = resolve_threshold(embed_with, SIMILARITY_THRESHOLD)
         return Embedder(f"hash:{dimensions}", dimensions, threshold, LANGUAGES)
 
     async def embed(self, embedder: Embedder, texts: list[str], *, query: bool) -> Rows:
@@ -135,10 +137,10 @@ def _weighted_dimensions(text: str, dimensions: int) -> Iterator[tuple[int, floa
             yield _hash(word) % dimensions, count
         return
     # A text of only stop words still has a meaning.
-    telling = counts.keys() - STOP_WORDS or counts.keys()
+    significant = counts.keys() - STOP_WORDS or counts.keys()
     # In text order, because float sums depend on the order.
     for word, count in counts.items():
-        if word in telling:
+        if word in significant:
             number = _hash(word)
             sign = 1.0 if number & 1 else -1.0
             yield (number >> 1) % dimensions, sign * (1 + math.log(count))

@@ -29,7 +29,7 @@ from providers.embeddings.base import (
     EmbedderProblem,
     Rows,
     offline_problems,
-    similarity_threshold,
+    resolve_threshold,
 )
 from providers.embeddings.config import EmbedderConfig
 from providers.errors import EmbedderDown
@@ -56,13 +56,13 @@ class MiniLMEmbedder(EmbedderKind):
     """The embedder called `local`."""
 
     def problems(
-        self, config: Config, asked: EmbedderConfig, entry: ProviderConfig | None
+        self, config: Config, embed_with: EmbedderConfig, entry: ProviderConfig | None
     ) -> Iterator[EmbedderProblem]:
         """Yield the unsupported fields, and missing packages."""
-        yield from offline_problems(asked)
-        if asked.model not in (None, NAME):
-            yield "model", f"'local' has no model '{asked.model}', only '{NAME}'"
-        if asked.dims not in (None, DIMENSIONS):
+        yield from offline_problems(embed_with)
+        if embed_with.model not in (None, NAME):
+            yield "model", f"'local' has no model '{embed_with.model}', only '{NAME}'"
+        if embed_with.dims not in (None, DIMENSIONS):
             yield "dims", f"'local' has vectors of {DIMENSIONS} dimensions"
         if not is_available():
             yield (
@@ -71,9 +71,11 @@ class MiniLMEmbedder(EmbedderKind):
                 "install requirements.txt",
             )
 
-    def build(self, asked: EmbedderConfig, entry: ProviderConfig | None) -> Embedder:
+    def build(
+        self, embed_with: EmbedderConfig, entry: ProviderConfig | None
+    ) -> Embedder:
         """Return the embedder."""
-        threshold = similarity_threshold(asked, SIMILARITY_THRESHOLD)
+        threshold = resolve_threshold(embed_with, SIMILARITY_THRESHOLD)
         return Embedder(f"local:{NAME}:{DIMENSIONS}", DIMENSIONS, threshold, LANGUAGES)
 
     async def embed(self, embedder: Embedder, texts: list[str], *, query: bool) -> Rows:

@@ -29,10 +29,10 @@ class OpenAIEmbedder(ApiEmbedder):
     """OpenAI, or the entry under `providers:` that `embed_with` names."""
 
     def problems(
-        self, config: Config, asked: EmbedderConfig, entry: ProviderConfig | None
+        self, config: Config, embed_with: EmbedderConfig, entry: ProviderConfig | None
     ) -> Iterator[EmbedderProblem]:
         """Yield the problems of the key, the model and `dims`."""
-        if entry is None and asked.api_key is None and asked.base_url is None:
+        if entry is None and embed_with.api_key is None and embed_with.base_url is None:
             clash = config.get(PROVIDERS).get("openai")
             yield (
                 "provider",
@@ -41,27 +41,31 @@ class OpenAIEmbedder(ApiEmbedder):
                 + (f"; providers.openai is of kind '{clash.kind}'" if clash else ""),
             )
             return
-        provider = provider_access.resolve_provider(asked, entry)
+        provider = provider_access.resolve_provider(embed_with, entry)
         if provider.kind == "openai":
             yield from model_problems(
-                asked,
+                embed_with,
                 MODELS,
                 default=DEFAULT_MODEL,
                 is_other_server=registry.has_custom_address(provider),
             )
         else:
-            yield from model_problems(asked, {}, default=None, is_other_server=True)
+            yield from model_problems(
+                embed_with, {}, default=None, is_other_server=True
+            )
 
-    def build(self, asked: EmbedderConfig, entry: ProviderConfig | None) -> Embedder:
+    def build(
+        self, embed_with: EmbedderConfig, entry: ProviderConfig | None
+    ) -> Embedder:
         """Return the embedder; its id begins with the kind of the provider."""
-        provider = provider_access.resolve_provider(asked, entry)
+        provider = provider_access.resolve_provider(embed_with, entry)
         is_other_server = registry.has_custom_address(provider)
         is_openai = provider.kind == "openai"
         return api_embedder.build(
-            asked,
+            embed_with,
             provider,
             provider.kind,
-            model=asked.model or DEFAULT_MODEL,
+            model=embed_with.model or DEFAULT_MODEL,
             models=MODELS if is_openai else {},
             dims_field="dimensions",
             is_other_server=is_other_server,

@@ -26,20 +26,24 @@ def find_provider(config: Config, name: str) -> ProviderConfig | None:
 
 
 def resolve_provider(
-    asked: EmbedderConfig, entry: ProviderConfig | None
+    embed_with: EmbedderConfig, entry: ProviderConfig | None
 ) -> ProviderConfig:
     """Return the access to the API: the entry, overridden by `embed_with`."""
     if entry is None:
         entry = ProviderConfig(
-            kind="openai", api_key=asked.api_key, base_url=asked.base_url
+            kind="openai", api_key=embed_with.api_key, base_url=embed_with.base_url
         )
-    elif asked.base_url is not None:
+    elif embed_with.base_url is not None:
         # The entry's secrets must not go to another address.
         entry = entry.model_copy(
-            update={"base_url": asked.base_url, "api_key": asked.api_key, "headers": {}}
+            update={
+                "base_url": embed_with.base_url,
+                "api_key": embed_with.api_key,
+                "headers": {},
+            }
         )
-    elif asked.api_key is not None:
-        entry = entry.model_copy(update={"api_key": asked.api_key})
+    elif embed_with.api_key is not None:
+        entry = entry.model_copy(update={"api_key": embed_with.api_key})
     seconds = min(entry.timeouts.total_seconds, MAX_SECONDS)
     timeouts = entry.timeouts.model_copy(update={"total_seconds": seconds})
     return entry.model_copy(

@@ -34,29 +34,31 @@ class VoyageEmbedder(ApiEmbedder):
     """Voyage, whose API matches OpenAI's in all parts that the client uses."""
 
     def problems(
-        self, config: Config, asked: EmbedderConfig, entry: ProviderConfig | None
+        self, config: Config, embed_with: EmbedderConfig, entry: ProviderConfig | None
     ) -> Iterator[EmbedderProblem]:
         """Yield the problems of the key, the model and `dims`."""
-        if asked.api_key is None:
+        if embed_with.api_key is None:
             yield "api_key", "is required for 'voyage', for example ${VOYAGE_API_KEY}"
         yield from model_problems(
-            asked,
+            embed_with,
             MODELS,
             default=DEFAULT_MODEL,
-            is_other_server=asked.base_url not in (None, URL),
+            is_other_server=embed_with.base_url not in (None, URL),
         )
 
-    def build(self, asked: EmbedderConfig, entry: ProviderConfig | None) -> Embedder:
+    def build(
+        self, embed_with: EmbedderConfig, entry: ProviderConfig | None
+    ) -> Embedder:
         """Return the embedder; its requests state which texts are queries."""
-        address = asked.base_url or URL
+        address = embed_with.base_url or URL
         provider = provider_access.resolve_provider(
-            asked.model_copy(update={"base_url": address}), None
+            embed_with.model_copy(update={"base_url": address}), None
         )
         return api_embedder.build(
-            asked,
+            embed_with,
             provider,
             "voyage",
-            model=asked.model or DEFAULT_MODEL,
+            model=embed_with.model or DEFAULT_MODEL,
             models=MODELS,
             dims_field="output_dimension",
             is_other_server=address != URL,

@@ -40,10 +40,10 @@ def call_cost(
     prices that depend on it: now by default.
     """
     tariff = find_tariff(config, provider, model)
-    known = tariff.rates(usage.input_tokens, at).cost(usage) if tariff else None
-    if known is None:
+    cost = tariff.rates(usage.input_tokens, at).cost(usage) if tariff else None
+    if cost is None:
         _warn(provider, model)
-    return known
+    return cost
 
 
 def estimate_cost(
@@ -54,12 +54,12 @@ def estimate_cost(
     The actual cost is never higher: the estimate uses the most expensive token type.
     """
     tariff = find_tariff(config, provider, model)
-    known = None
+    cost = None
     if tariff is not None:
-        known = tariff.rates(input_tokens).max_cost(input_tokens, output_tokens)
-    if known is None:
+        cost = tariff.rates(input_tokens).max_cost(input_tokens, output_tokens)
+    if cost is None:
         _warn(provider, model)
-    return known
+    return cost
 
 
 def find_tariff(config: Config, provider: str, model: str) -> Tariff | None:
@@ -81,10 +81,10 @@ def embedding_tariff(config: Config, source: ProviderSource) -> Tariff | None:
 
     Its API need not be under `providers:`.
     """
-    own = None
+    tariff = None
     if source.name in config.get(PROVIDERS) or source.name in config.get(PRICES):
-        own = find_tariff(config, source.name, source.model)
-    return own or price_list.find_tariff(source.provider, source.model)
+        tariff = find_tariff(config, source.name, source.model)
+    return tariff or price_list.find_tariff(source.provider, source.model)
 
 
 def embedding_cost(config: Config, source: ProviderSource, tokens: int) -> int | None:
@@ -93,15 +93,15 @@ def embedding_cost(config: Config, source: ProviderSource, tokens: int) -> int |
     It is both the estimate and the charge: embeddings have no cache and no output.
     """
     tariff = embedding_tariff(config, source)
-    known = tariff.rates(tokens).cost(Usage(tokens)) if tariff else None
-    if known is None:
+    cost = tariff.rates(tokens).cost(Usage(tokens)) if tariff else None
+    if cost is None:
         _warn(source.name, source.model)
-    return known
+    return cost
 
 
 def _look_up(config: Config, provider: str, model: str) -> Tariff | None:
-    own = config.get(PRICES).get(provider, {})
-    price = own.get(model, own.get(ANY_MODEL))
+    prices = config.get(PRICES).get(provider, {})
+    price = prices.get(model, prices.get(ANY_MODEL))
     if price is not None:
         return Tariff(config.path.name, (RatePeriod(((-1, _rates_of_price(price)),)),))
     entry = config.get(PROVIDERS).get(provider)

@@ -69,13 +69,16 @@ def list_models(config: Config) -> list[PricedModel]:
         else:
             tariff = call_costs.embedding_tariff(config, use.embedder)
             embedders.append(PricedModel(use.provider, use.model, (use.user,), tariff))
-    found = [
+    models = [
         PricedModel(
-            *named, tuple(dict.fromkeys(by)), call_costs.find_tariff(config, *named)
+            provider,
+            model,
+            tuple(dict.fromkeys(names)),
+            call_costs.find_tariff(config, provider, model),
         )
-        for named, by in users.items()
+        for (provider, model), names in users.items()
     ]
-    return [*found, *embedders]
+    return [*models, *embedders]
 
 
 def warm() -> None:
@@ -101,12 +104,12 @@ def _cells(priced: PricedModel) -> list[str]:
     tariff, rates = priced.tariff, priced.rates
     if tariff is None or rates is None:
         return [*[UNKNOWN] * 4, "-"]
-    sorts = (rates.input, rates.output, rates.cache_read, rates.cache_write)
-    told = [
-        "-" if sort is None else _format_number(_usd_per_million(rates, sort))
-        for sort in sorts
+    prices = (rates.input, rates.output, rates.cache_read, rates.cache_write)
+    cells = [
+        "-" if price is None else _format_number(_usd_per_million(rates, price))
+        for price in prices
     ]
-    return [*told, "; ".join([tariff.source, *_remarks(tariff)])]
+    return [*cells, "; ".join([tariff.source, *_remarks(tariff)])]
 
 
 def _remarks(tariff: Tariff) -> Iterator[str]:
@@ -127,7 +130,7 @@ def as_json(priced: list[PricedModel]) -> dict[str, Any]:
 
 
 def _model_as_json(priced: PricedModel) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "provider": priced.provider,
         "model": priced.model,
         "used_by": list(priced.used_by),
@@ -136,24 +139,24 @@ def _model_as_json(priced: PricedModel) -> dict[str, Any]:
         "remarks": [],
     }
     if priced.tariff is None or priced.rates is None:
-        return told
+        return entry
     rates = priced.rates
-    sorts = ("input", "output", "cache_read", "cache_write", "reasoning")
+    token_types = ("input", "output", "cache_read", "cache_write", "reasoning")
     return {
-        **told,
+        **entry,
         "source": priced.tariff.source,
         "usd_per_million_tokens": {
-            sort: None if each is None else float(_usd_per_million(rates, each))
-            for sort in sorts
-            for each in [getattr(rates, sort)]
+            name: None if price is None else float(_usd_per_million(rates, price))
+            for name in token_types
+            for price in [getattr(rates, name)]
         },
         "remarks": list(_remarks(priced.tariff)),
     }
 
 
-def _usd_per_million(rates: Rates, sort: int) -> Decimal:
+def _usd_per_million(rates: Rates, price: int) -> Decimal:
     """Return dollars per million tokens, which are micro-dollars per token."""
-    return Decimal(sort) / rates.parts_per_micro_usd
+    return Decimal(price) / rates.parts_per_micro_usd
 
 
 def _format_number(number: Decimal) -> str:

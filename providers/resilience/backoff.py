@@ -13,7 +13,7 @@ MAX_RETRY_AFTER_SECONDS = 30.0
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds a reply asks us to wait, from any form of Retry-After."""
+    """Return the seconds to wait from any form of Retry-After."""
     milliseconds = _parse_seconds(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -24,34 +24,34 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _parse_seconds(value: str | None) -> float | None:
     try:
-        number = float(value) if value is not None else None
+        seconds = float(value) if value is not None else None
     except ValueError:
         return None
-    # "nan" and "inf" are floats to Python, and no time to wait.
-    return number if number is not None and 0 <= number < 1e9 else None
+    # Python parses "nan" and "inf" as floats.
+    return seconds if seconds is not None and 0 <= seconds < 1e9 else None
 
 
 def _seconds_until(date: str) -> float | None:
     try:
-        moment = parsedate_to_datetime(date)
+        time = parsedate_to_datetime(date)
     except ValueError:
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return max(0.0, (time - datetime.now(UTC)).total_seconds())
 
 
-def delay_seconds(attempt: int, asked: float | None) -> float | None:
+def delay_seconds(attempt: int, minimum_seconds: float | None) -> float | None:
     """Return how long to wait before attempt number `attempt` (1 is the first retry).
 
     Exponential with full jitter; the provider's Retry-After is the minimum. None if it
     exceeds the longest wait allowed.
     """
-    if asked is not None and asked > MAX_RETRY_AFTER_SECONDS:
+    if minimum_seconds is not None and minimum_seconds > MAX_RETRY_AFTER_SECONDS:
         return None
     ceiling = min(MAX_SECONDS, MIN_SECONDS * 2 ** (attempt - 1))
     jitter = random.uniform(0, ceiling)  # noqa: S311 (no secret depends on it)
-    return max(asked or 0.0, 0.0) + jitter
+    return max(minimum_seconds or 0.0, 0.0) + jitter
 
 
 async def sleep(seconds: float) -> None:

@@ -34,15 +34,15 @@ from providers.errors import (
 logger = logging.getLogger(__name__)
 
 MAX_OPEN_SECONDS = 60.0
-DEAD_OPEN_SECONDS = 60.0
+KEY_OPEN_SECONDS = 60.0
 """The first pause after a refused key."""
-MAX_DEAD_OPEN_SECONDS = 600.0
+MAX_KEY_OPEN_SECONDS = 600.0
 MAX_RETRY_AFTER_SECONDS = 300.0
 """The longest Retry-After that is honoured."""
 RATE_LIMIT_PAUSE_SECONDS = 1.0
 """How long a rate-limited endpoint without Retry-After is chosen last."""
 
-FailureClass = Literal["answered", "failing", "dead", "nothing"]
+FailureClass = Literal["answered", "failing", "bad_key", "unrelated"]
 
 now = time.monotonic
 """The clock; tests replace it."""
@@ -79,9 +79,9 @@ class Circuit:
         self.open_until = now() + self._open_seconds
         return True
 
-    def leave(self, *, trying: bool) -> None:
+    def leave(self, *, is_probe: bool) -> None:
         """Record a cancelled call, which has no effect on the state."""
-        if trying and self.open_until is not None:
+        if is_probe and self.open_until is not None:
             self.open_until = now()
 
     def succeed(self) -> None:
@@ -90,28 +90,35 @@ class Circuit:
             self._close()
 
     def fail(
-        self, error: CoulisseError, breaker: BreakerConfig, *, lone: bool, trying: bool
+        self,
+        error: CoulisseError,
+        breaker: BreakerConfig,
+        *,
+        is_only_endpoint: bool,
+        is_probe: bool,
     ) -> None:
         """Record a failed call, and open the circuit if needed."""
         self._pause(error)
-        verdict = _classify(error, lone=lone)
-        if verdict == "nothing" or not breaker.failures:
-            self.leave(trying=trying)
+        failure_class = _classify(error, is_only_endpoint=is_only_endpoint)
+        if failure_class == "unrelated" or not breaker.failures:
+            self.leave(is_probe=is_probe)
             return
-        if verdict == "answered":
+        if failure_class == "answered":
             self.succeed()
             return
         self.last_error = str(error)
         self.failures += 1
         if self.failures == 1:
             self._failing_since = now()
-        if trying or (
-            self.open_until is None and self._reaches_threshold(verdict, breaker)
+        if is_probe or (
+            self.open_until is None and self._reaches_threshold(failure_class, breaker)
         ):
-            self._open(error, breaker, is_dead=verdict == "dead")
+            self._open(error, breaker, is_key_failure=failure_class == "bad_key")
 
-    def _reaches_threshold(self, verdict: FailureClass, breaker: BreakerConfig) -> bool:
-        if verdict == "dead":
+    def _reaches_threshold(
+        self, failure_class: FailureClass, breaker: BreakerConfig
+    ) -> bool:
+        if failure_class == "bad_key":
             return True
         lasted_seconds = now() - self._failing_since
         return (
@@ -124,18 +131,18 @@ class Circuit:
         if seconds is None and isinstance(error, RateLimited):
             seconds = RATE_LIMIT_PAUSE_SECONDS
         if seconds is not None:
-            rests = now() + min(seconds, MAX_RETRY_AFTER_SECONDS)
-            self.paused_until = max(self.paused_until, rests)
+            ends_at = now() + min(seconds, MAX_RETRY_AFTER_SECONDS)
+            self.paused_until = max(self.paused_until, ends_at)
 
     def _open(
-        self, error: CoulisseError, breaker: BreakerConfig, *, is_dead: bool
+        self, error: CoulisseError, breaker: BreakerConfig, *, is_key_failure: bool
     ) -> None:
         first, longest = breaker.open_seconds, MAX_OPEN_SECONDS
-        if is_dead:
-            first, longest = max(first, DEAD_OPEN_SECONDS), MAX_DEAD_OPEN_SECONDS
+        if is_key_failure:
+            first, longest = max(first, KEY_OPEN_SECONDS), MAX_KEY_OPEN_SECONDS
         doubled = min(2 * self._open_seconds, longest)
         self._open_seconds = max(first, doubled)
-        self.is_recoverable = not is_dead
+        self.is_recoverable = not is_key_failure
         until = now() + self._open_seconds
         # The endpoint's Retry-After is the minimum.
         self.open_until = max(until, self.paused_until)
@@ -156,14 +163,14 @@ class Circuit:
         self._open_seconds = 0.0
 
 
-def _classify(error: CoulisseError, *, lone: bool) -> FailureClass:
+def _classify(error: CoulisseError, *, is_only_endpoint: bool) -> FailureClass:
     """Return the meaning of a failed call for its endpoint."""
     if isinstance(error, (KeyRefused, OutOfCredit)):
-        if lone:
+        if is_only_endpoint:
             return "answered"
         # A key may be valid for some models only.
-        is_dead = isinstance(error, OutOfCredit) or error.is_invalid
-        return "dead" if is_dead else "failing"
+        is_key_failure = isinstance(error, OutOfCredit) or error.is_invalid
+        return "bad_key" if is_key_failure else "failing"
     if isinstance(error, (ModelUnknown, RateLimited, RequestRefused)):
         return "answered"
-    return "failing" if isinstance(error, ProviderFailed) else "nothing"
+    return "failing" if isinstance(error, ProviderFailed) else "unrelated"

@@ -79,12 +79,12 @@ class ProviderSource:
 
     def setting(self, field: str) -> str:
         """Return the YAML path of one of its settings."""
-        place = self.embedder_section or f"providers.{self.name}"
+        path = self.embedder_section or f"providers.{self.name}"
         if self.endpoint is not None:
             own = self.provider.endpoints[self.endpoint]
             if getattr(own, field, None) is not None:
-                place += f".endpoints[{self.endpoint}]"
-        return f"{place}.{field}"
+                path += f".endpoints[{self.endpoint}]"
+        return f"{path}.{field}"
 
 
 def sanitize_message(text: str) -> str:
@@ -97,11 +97,11 @@ def from_status(
 ) -> CoulisseError:
     """Return the error for an HTTP status outside 2xx."""
     try:
-        said = error_objects.parse_error(orjson.loads(body))
+        reported = error_objects.parse_error(orjson.loads(body))
     except orjson.JSONDecodeError:
-        said = ErrorObject()
-    if said.is_filtered:
-        return _filtered(source, said, f"HTTP {status}")
+        reported = ErrorObject()
+    if reported.is_filtered:
+        return _filtered(source, reported, f"HTTP {status}")
     if 300 <= status < 400:
         return BrokenReply(
             f"provider '{source.name}' answered with a redirect (HTTP {status})",
@@ -113,38 +113,40 @@ def from_status(
     if status == 402:
         return _out_of_credit(source)
     if status in (404, 405, 410):
-        return _model_unknown(source, said)
+        return _model_unknown(source, reported)
     if status == 429:
-        return _limited(source, said, parse_retry_after(headers))
+        return _limited(source, reported, parse_retry_after(headers))
     if status >= 500 or status in (408, 409, 425):
-        return _overloaded(source, said, f"HTTP {status}", parse_retry_after(headers))
-    return _refused(source, said, f"HTTP {status}")
+        return _overloaded(
+            source, reported, f"HTTP {status}", parse_retry_after(headers)
+        )
+    return _refused(source, reported, f"HTTP {status}")
 
 
 def from_error_object(source: ProviderSource, payload: Any) -> CoulisseError:
     """Return the error a provider reports inside a reply that began well."""
-    said = error_objects.parse_error(payload)
-    words = said.identifiers
-    if said.is_filtered:
-        return _filtered(source, said, "in its reply")
-    if words & (BAD_KEY | {"UNAUTHENTICATED", "PERMISSION_DENIED"}):
-        return _key_refused(source, is_invalid=not words & NOT_ALLOWED)
-    if words & NO_CREDIT:
+    reported = error_objects.parse_error(payload)
+    identifiers = reported.identifiers
+    if reported.is_filtered:
+        return _filtered(source, reported, "in its reply")
+    if identifiers & (BAD_KEY | {"UNAUTHENTICATED", "PERMISSION_DENIED"}):
+        return _key_refused(source, is_invalid=not identifiers & NOT_ALLOWED)
+    if identifiers & NO_CREDIT:
         return _out_of_credit(source)
-    if words & (RATE_LIMIT_CODES | {"RESOURCE_EXHAUSTED"}):
-        return _limited(source, said, None)
-    if words & REFUSAL_CODES:
-        return _refused(source, said, "in its reply")
-    return _overloaded(source, said, "in its reply", None)
+    if identifiers & (RATE_LIMIT_CODES | {"RESOURCE_EXHAUSTED"}):
+        return _limited(source, reported, None)
+    if identifiers & REFUSAL_CODES:
+        return _refused(source, reported, "in its reply")
+    return _overloaded(source, reported, "in its reply", None)
 
 
-def _quote_error(said: ErrorObject) -> str:
-    message = sanitize_message(said.message)
+def _error_suffix(reported: ErrorObject) -> str:
+    message = sanitize_message(reported.message)
     return f": {message}" if message else ""
 
 
-def _parenthesize(said: ErrorObject) -> str:
-    message = sanitize_message(said.message)
+def _error_detail(reported: ErrorObject) -> str:
+    message = sanitize_message(reported.message)
     return f"its message: {message}" if message else ""
 
 
@@ -166,73 +168,84 @@ def _out_of_credit(source: ProviderSource) -> OutOfCredit:
     )
 
 
-def _model_unknown(source: ProviderSource, said: ErrorObject) -> ModelUnknown:
+def _model_unknown(source: ProviderSource, reported: ErrorObject) -> ModelUnknown:
     return ModelUnknown(
         f"provider '{source.name}' has no model '{source.model}'",
         provider=source.name,
-        detail=f"check the model and {source.setting('base_url')}{_quote_error(said)}",
+        detail=f"check the model and {source.setting('base_url')}"
+        f"{_error_suffix(reported)}",
     )
 
 
 def _limited(
-    source: ProviderSource, said: ErrorObject, wait_seconds: float | None
+    source: ProviderSource, reported: ErrorObject, wait_seconds: float | None
 ) -> RateLimited | OutOfCredit:
-    if said.identifiers & NO_CREDIT:
+    if reported.identifiers & NO_CREDIT:
         return _out_of_credit(source)
     return RateLimited(
         f"the rate limit of provider '{source.name}' is exceeded",
         provider=source.name,
         retry_after_seconds=wait_seconds,
-        detail=_parenthesize(said),
+        detail=_error_detail(reported),
     )
 
 
 def _overloaded(
-    source: ProviderSource, said: ErrorObject, where: str, wait_seconds: float | None
+    source: ProviderSource,
+    reported: ErrorObject,
+    where: str,
+    wait_seconds: float | None,
 ) -> Overloaded:
     return Overloaded(
         f"provider '{source.name}' failed ({where})",
         provider=source.name,
         retry_after_seconds=wait_seconds,
-        detail=_parenthesize(said),
+        detail=_error_detail(reported),
     )
 
 
-def _refused(source: ProviderSource, said: ErrorObject, where: str) -> CoulisseError:
+def _refused(
+    source: ProviderSource, reported: ErrorObject, where: str
+) -> CoulisseError:
     # Gemini answers a wrong key with 400.
-    if said.identifiers & BAD_KEY or "API key not valid" in said.message:
-        return _key_refused(source, is_invalid=not said.identifiers & NOT_ALLOWED)
+    if reported.identifiers & BAD_KEY or "API key not valid" in reported.message:
+        return _key_refused(source, is_invalid=not reported.identifiers & NOT_ALLOWED)
     return RequestRefused(
-        f"provider '{source.name}' refused the request ({where}){_quote_error(said)}",
+        f"provider '{source.name}' refused the request ({where})"
+        f"{_error_suffix(reported)}",
         provider=source.name,
-        param=sanitize_message(said.param) if said.param else None,
-        code=_refusal_code(said),
+        param=sanitize_message(reported.param) if reported.param else None,
+        code=_refusal_code(reported),
     )
 
 
-def _filtered(source: ProviderSource, said: ErrorObject, where: str) -> ContentFiltered:
+def _filtered(
+    source: ProviderSource, reported: ErrorObject, where: str
+) -> ContentFiltered:
     return ContentFiltered(
         f"the content filter of provider '{source.name}' refused the request "
-        f"({where}){_quote_error(said)}",
+        f"({where}){_error_suffix(reported)}",
         provider=source.name,
-        param=sanitize_message(said.param) if said.param else None,
+        param=sanitize_message(reported.param) if reported.param else None,
     )
 
 
-def _refusal_code(said: ErrorObject) -> str | None:
+def _refusal_code(reported: ErrorObject) -> str | None:
     """Return the provider's code; only OpenAI has one for too long a prompt."""
     too_long = "prompt is too long", "maximum context length", "context window"
-    if said.code is None and any(words in said.message for words in too_long):
+    if reported.code is None and any(
+        identifiers in reported.message for identifiers in too_long
+    ):
         return "context_length_exceeded"
-    return sanitize_message(said.code) if said.code else None
+    return sanitize_message(reported.code) if reported.code else None
 
 
 def malformed_reply(
-    source: ProviderSource, what: str, *, detail: str = ""
+    source: ProviderSource, problem: str, *, detail: str = ""
 ) -> BrokenReply:
     """Return the error for a malformed reply."""
     return BrokenReply(
-        f"provider '{source.name}' sent a reply that {what}",
+        f"provider '{source.name}' sent a reply that {problem}",
         provider=source.name,
         detail=detail,
     )
@@ -271,11 +284,11 @@ _NOT_HTTP = (aiohttp.ClientResponseError, HttpProcessingError)
 
 
 def _unreachable(
-    source: ProviderSource, what: str, exc: BaseException, *, retryable: bool
+    source: ProviderSource, problem: str, exc: BaseException, *, retryable: bool
 ) -> Unreachable:
     reason = " ".join(str(exc)[:MAX_MESSAGE_CHARS].split())
     return Unreachable(
-        f"provider '{source.name}' cannot be reached: {what}",
+        f"provider '{source.name}' cannot be reached: {problem}",
         provider=source.name,
         retryable=retryable,
         detail=f"{f'{reason}; ' if reason else ''}"

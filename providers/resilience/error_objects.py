@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-FILTERED = {
+FILTER_CODES = {
     "content_filter",
     "content_policy_violation",
     "invalid_prompt",
@@ -52,7 +52,7 @@ def parse_error(payload: Any) -> ErrorObject:
         code=code,
         type=kind,
         param=_name(inner.get("param")),
-        is_filtered=bool(FILTERED & {code, kind, _inner_code(inner)})
+        is_filtered=bool(FILTER_CODES & {code, kind, _inner_code(inner)})
         or _names_a_filter(message)
         or _is_moderation(inner.get("metadata")),
     )
@@ -63,7 +63,7 @@ def _from_message(message: str) -> ErrorObject:
 
 
 def _names_a_filter(message: str) -> bool:
-    return any(words in message for words in FILTERED_MESSAGES)
+    return any(text in message for text in FILTERED_MESSAGES)
 
 
 def _inner_code(error: dict[str, Any]) -> str | None:

@@ -1,6 +1,6 @@
 """The timeouts of a call.
 
-Only waiting counts: the time our consumer spends on an event is not the provider's.
+Only waiting counts, not the time that our consumer spends on an event.
 """
 
 import asyncio
@@ -22,41 +22,46 @@ T = TypeVar("T")
 
 
 class CallDeadline:
-    """The timeouts of one call and what is left of them."""
+    """The timeouts of one call, and the time left."""
 
     def __init__(self, source: ProviderSource, *, stream: bool) -> None:
         timeouts = source.provider.timeouts
         self.received = False
         """Whether the reply has begun: from then on the idle timeout applies."""
-        self.left = timeouts.total_seconds
-        self._idle = timeouts.idle_seconds
+        self.seconds_left = timeouts.total_seconds
+        self._idle_seconds = timeouts.idle_seconds
         # An unstreamed reply arrives at its end: only the total applies.
-        self._first = timeouts.first_token_seconds if stream else timeouts.total_seconds
-        self._first_left = self._first
+        self._first_token_seconds = (
+            timeouts.first_token_seconds if stream else timeouts.total_seconds
+        )
+        self._first_token_seconds_left = self._first_token_seconds
         self._source = source
         self._time = asyncio.get_running_loop().time
 
     def start_attempt(self, source: ProviderSource) -> None:
-        """Start an attempt, with all the time for its first token."""
+        """Start an attempt, with the full timeout for its first token."""
         self._source = source
-        self._first_left = self._first
+        self._first_token_seconds_left = self._first_token_seconds
 
     def subtract_pause(self, seconds: float) -> None:
         """Exclude our own pause from the total."""
-        self.left -= seconds
+        self.seconds_left -= seconds
 
     @property
     def next_wait_seconds(self) -> float:
         """Return the seconds the next wait may take."""
-        return min(self.left, self._idle if self.received else self._first_left)
+        return min(
+            self.seconds_left,
+            self._idle_seconds if self.received else self._first_token_seconds_left,
+        )
 
     def subtract_wait(self, seconds: float) -> None:
         """Subtract a wait for the provider from the remaining time."""
-        self.left -= seconds
-        self._first_left -= seconds
+        self.seconds_left -= seconds
+        self._first_token_seconds_left -= seconds
 
     async def wait(self, awaitable: Awaitable[T]) -> T:
-        """Wait for the provider; raise our errors for what goes wrong."""
+        """Wait for the provider; raise the errors of `providers.errors`."""
         started = self._time()
         try:
             async with asyncio.timeout(self.next_wait_seconds) as timer:
@@ -70,7 +75,7 @@ class CallDeadline:
 
     def timeout_error(self) -> TimedOut:
         """Return the error for a wait that reaches the limit."""
-        if self.next_wait_seconds == self.left:
+        if self.next_wait_seconds == self.seconds_left:
             return timeout_error(self._source, "total")
         return timeout_error(self._source, "idle" if self.received else "first_token")
 
@@ -82,30 +87,32 @@ class ReadWatchdog:
     expires, checks how long the current read has waited.
     """
 
-    def __init__(self, patience: CallDeadline, break_off: Callable[[], None]) -> None:
-        self._patience = patience
-        self._break_off = break_off
+    def __init__(
+        self, deadline: CallDeadline, close_stream: Callable[[], None]
+    ) -> None:
+        self._deadline = deadline
+        self._close_stream = close_stream
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._due = 0.0
-        self._since: float | None = None
+        self._due_at = 0.0
+        self._read_started_at: float | None = None
         self._error: TimedOut | None = None
 
     def start_read(self) -> None:
         """Record the start of a read."""
-        self._since = self._loop.time()
-        # Earlier than the timer stands only once: when the first token has come.
+        self._read_started_at = self._loop.time()
+        # The new deadline is earlier only once: after the first token.
         if (
             self._timer is None
-            or self._since + self._patience.next_wait_seconds < self._due
+            or self._read_started_at + self._deadline.next_wait_seconds < self._due_at
         ):
-            self._schedule(self._since)
+            self._schedule(self._read_started_at)
 
     def end_read(self) -> None:
         """Record the end of a read."""
-        if self._since is not None:
-            self._patience.subtract_wait(self._loop.time() - self._since)
-            self._since = None
+        if self._read_started_at is not None:
+            self._deadline.subtract_wait(self._loop.time() - self._read_started_at)
+            self._read_started_at = None
 
     def close(self) -> None:
         """Stop the timer."""
@@ -113,20 +120,20 @@ class ReadWatchdog:
             self._timer.cancel()
 
     def error(self, source: ProviderSource, exc: BaseException) -> CoulisseError:
-        """Return what a failed read means: our breaking it off, or its own fault."""
+        """Return the error for a failed read: our timeout, or its own failure."""
         return self._error or from_exception(source, exc)
 
-    def _schedule(self, since: float) -> None:
+    def _schedule(self, started_at: float) -> None:
         self.close()
-        self._due = since + self._patience.next_wait_seconds
-        self._timer = self._loop.call_at(self._due, self._check)
+        self._due_at = started_at + self._deadline.next_wait_seconds
+        self._timer = self._loop.call_at(self._due_at, self._check)
 
     def _check(self) -> None:
         self._timer = None
-        if self._since is None:
+        if self._read_started_at is None:
             return
-        if self._loop.time() - self._since < self._patience.next_wait_seconds:
-            self._schedule(self._since)
+        if self._loop.time() - self._read_started_at < self._deadline.next_wait_seconds:
+            self._schedule(self._read_started_at)
         else:
-            self._error = self._patience.timeout_error()
-            self._break_off()
+            self._error = self._deadline.timeout_error()
+            self._close_stream()

@@ -26,13 +26,13 @@ class Endpoint:
         self.number: int | None = None
         """Its index under `endpoints:`; None without that list."""
         self.weight = 1.0
-        """Its share of the calls, beside those of the others."""
+        """Its share of the calls, relative to the others."""
         self.provider = provider
         """The entry as if this endpoint were the only one."""
         self.circuit = circuit
         self.wire: Wire = kind.wire
         self.headers = build_headers(provider, kind.wire.headers(_api_key(provider)))
-        # Where the local model is, only its start tells.
+        # The address of the local model is known only after its start.
         self._url = (
             None if provider.kind == "local" else registry.provider_url(provider)
         )
@@ -59,18 +59,23 @@ class EndpointPool:
     """The endpoints of one entry under `providers:`."""
 
     def __init__(
-        self, name: str, provider: ProviderConfig, before: "EndpointPool | None" = None
+        self,
+        name: str,
+        provider: ProviderConfig,
+        previous: "EndpointPool | None" = None,
     ) -> None:
         self.name = name
         self.provider = provider
-        known = before.circuits if before is not None else {}
+        previous_circuits = previous.circuits if previous is not None else {}
         self.circuits: dict[object, Circuit] = {}
         """By endpoint settings, so that an edit keeps the circuits of unchanged
         endpoints."""
         self.endpoints: list[Endpoint] = []
         for number, entry in enumerate(provider.per_endpoint()):
-            called = _endpoint_name(provider, number)
-            endpoint = Endpoint(called, entry, self._circuit(entry, called, known))
+            short_name = _endpoint_name(provider, number)
+            endpoint = Endpoint(
+                short_name, entry, self._circuit(entry, short_name, previous_circuits)
+            )
             if provider.endpoints:
                 endpoint.number = number
                 endpoint.weight = provider.endpoints[number].weight
@@ -82,44 +87,47 @@ class EndpointPool:
         return len(self.endpoints) == 1
 
     def _circuit(
-        self, entry: ProviderConfig, called: str, known: Mapping[object, Circuit]
+        self,
+        entry: ProviderConfig,
+        short_name: str,
+        previous_circuits: Mapping[object, Circuit],
     ) -> Circuit:
-        what = (
+        settings_key = (
             entry.kind,
             entry.base_url,
             entry.api_key,
             *sorted(_credential_pairs(entry)),
         )
-        found = self.circuits.get(what)
-        # A breaker that is turned off forgets.
-        if found is None and self.provider.breaker.failures:
-            found = known.get(what)
-        if found is None:
-            found = Circuit(_endpoint_label(self.name, called))
-        self.circuits[what] = found
-        return found
+        circuit = self.circuits.get(settings_key)
+        # A disabled breaker has no state.
+        if circuit is None and self.provider.breaker.failures:
+            circuit = previous_circuits.get(settings_key)
+        if circuit is None:
+            circuit = Circuit(_endpoint_label(self.name, short_name))
+        self.circuits[settings_key] = circuit
+        return circuit
 
-    def choose(self, among: Sequence[Endpoint]) -> Endpoint | None:
+    def choose(self, candidates: Sequence[Endpoint]) -> Endpoint | None:
         """Return a random available endpoint, by weight; or None.
 
         Endpoints that asked for a wait are chosen last, the one that is ready soonest
         first.
         """
-        if len(among) == 1 and among[0].circuit.open_until is None:
-            return among[0]
+        if len(candidates) == 1 and candidates[0].circuit.open_until is None:
+            return candidates[0]
         at = circuit_breaker.now()
-        able = [each for each in among if each.circuit.admits(at)]
-        ready = [each for each in able if each.circuit.paused_until <= at]
+        admitting = [each for each in candidates if each.circuit.admits(at)]
+        ready = [each for each in admitting if each.circuit.paused_until <= at]
         if ready:
             return _choose_weighted(ready)
-        return min(able, key=lambda each: each.circuit.paused_until, default=None)
+        return min(admitting, key=lambda each: each.circuit.paused_until, default=None)
 
     def circuit_open_error(self) -> CircuitOpen:
         """Return the error for a call if all circuits are open."""
         at = circuit_breaker.now()
         first = min(
             (each.circuit for each in self.endpoints),
-            # One that is not open had its chance in this call.
+            # A closed one was already tried in this call.
             key=lambda circuit: circuit.open_until or math.inf,
         )
         seconds = max(0.0, (first.open_until or at) - at)
@@ -128,15 +136,15 @@ class EndpointPool:
             f"{seconds:.0f} s; last error: {public_text(first.last_error or '')}",
             provider=self.name,
             detail=f"last error: {first.last_error}",
-            # For a new key, or for credit, it does not help to wait.
+            # Waiting does not help against a refused key or spent credit.
             retry_after_seconds=seconds if first.is_recoverable else None,
         )
 
 
 def _choose_weighted(ready: Sequence[Endpoint]) -> Endpoint:
     weights = [each.weight for each in ready]
-    (drawn,) = random.choices(ready, weights)  # noqa: S311 (no secret depends on it)
-    return drawn
+    (chosen,) = random.choices(ready, weights)  # noqa: S311 (no secret depends on it)
+    return chosen
 
 
 def _endpoint_name(provider: ProviderConfig, number: int) -> str:
@@ -159,12 +167,12 @@ _pools: dict[str, EndpointPool] = {}
 
 
 def find_pool(name: str, provider: ProviderConfig) -> EndpointPool:
-    """Return the endpoints of an entry, with what is known of them."""
+    """Return the endpoints of an entry, with their circuits."""
     pool = _pools.get(name)
     if pool is None or pool.provider is not provider:
         pool = EndpointPool(name, provider, _pools.pop(name, None))
         _pools[name] = pool
-        # A copy: other threads look for theirs meanwhile.
+        # A copy: other threads may change it meanwhile.
         for oldest in [*_pools][:-MAX_POOLS]:
             _pools.pop(oldest, None)
     return pool

@@ -33,7 +33,7 @@ DRAIN_SECONDS = 0.25
 ERROR_BODY_SECONDS = 2.0
 """How long to wait for the body of an error status."""
 MAX_ERROR_BYTES = 64 * 1024
-# aiohttp warns of larger bodies given as bytes, for it writes them in one go.
+# aiohttp warns of larger bodies given as bytes, because it writes them at once.
 MAX_WHOLE_BODY_BYTES = 1024 * 1024
 
 _sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = (
@@ -50,7 +50,7 @@ async def close_session() -> None:
 
 def open_loops() -> list[asyncio.AbstractEventLoop]:
     """Return the event loops that hold connections."""
-    # A copy: other threads begin their own meanwhile.
+    # A copy: other threads may add theirs meanwhile.
     return [loop for ref in _sessions.keyrefs() if (loop := ref()) is not None]
 
 
@@ -96,28 +96,28 @@ class EndpointRequest(Generic[T]):
 class HttpExchange(Generic[T]):
     """A request and its response."""
 
-    def __init__(self, sending: EndpointRequest[T], patience: CallDeadline) -> None:
-        self.whole: T | None = None
+    def __init__(self, request: EndpointRequest[T], deadline: CallDeadline) -> None:
+        self.reply: T | None = None
         """The whole reply, unless it is a stream."""
-        self.first: Iterable[Event] = ()
+        self.first_events: Iterable[Event] = ()
         """The first events of a stream."""
         self.stream: ResponseStream | None = None
-        self._sending = sending
-        self._source = sending.source
-        self._patience = patience
+        self._request = request
+        self._source = request.source
+        self._deadline = deadline
         self._response: aiohttp.ClientResponse | None = None
         self._upload = aiohttp.UploadTracker()
 
     @property
     def is_sent(self) -> bool:
-        """Whether all of the request has left, and what it asks for will be done."""
+        """Whether the whole request was sent, so the provider may run it."""
         upload = self._upload.upload_complete
         return upload.done() and upload.exception() is None
 
     async def start(self) -> None:
         """Send the request and wait for the first events."""
-        self._patience.start_attempt(self._source)
-        response = self._response = await self._patience.wait(self._post())
+        self._deadline.start_attempt(self._source)
+        response = self._response = await self._deadline.wait(self._post())
         if response.status != 200:
             raise await self._status_error(response)
         if response.content_type == "text/html":
@@ -126,61 +126,63 @@ class HttpExchange(Generic[T]):
                 "is a web page",
                 detail=f"check {self._source.setting('base_url')}",
             )
-        # Some servers answer in one piece though a stream was asked for.
-        wire = self._sending.stream_wire
+        # Some servers answer a streamed request in one piece.
+        wire = self._request.stream_wire
         if wire is not None and response.content_type != "application/json":
-            self.stream = self._open(response, wire)
-            self.first = await self.stream.next_events()
+            self.stream = self._open_stream(response, wire)
+            self.first_events = await self.stream.next_events()
         else:
-            self.whole = await self._whole(response)
+            self.reply = await self._read_reply(response)
 
     async def _post(self) -> aiohttp.ClientResponse:
-        sending = self._sending
-        body = sending.body
+        request = self._request
+        body = request.body
         try:
             return await _session().post(
-                sending.url,
+                request.url,
                 data=body if len(body) < MAX_WHOLE_BODY_BYTES else io.BytesIO(body),
-                headers=sending.headers,
-                proxy=_proxy_url(sending.url),
+                headers=request.headers,
+                proxy=_proxy_url(request.url),
                 timeout=_timeout(self._source.provider.timeouts.connect_seconds),
                 # A key must not follow a redirect to an unknown host.
                 allow_redirects=False,
                 upload_tracker=self._upload,
             )
         except ValueError as exc:
-            # A header or an address that aiohttp finds no way to write.
+            # aiohttp cannot encode a header or the address.
             raise error_mapping.from_send_error(self._source, exc) from exc
 
     async def _status_error(self, response: aiohttp.ClientResponse) -> CoulisseError:
         body = bytearray()
-        # The status says enough when its explanation does not arrive.
+        # Without the body, the status is enough.
         with contextlib.suppress(CoulisseError, TimeoutError):
             async with asyncio.timeout(ERROR_BODY_SECONDS):
-                await self._patience.wait(_read_error_body(response.content, body))
+                await self._deadline.wait(_read_error_body(response.content, body))
         return error_mapping.from_status(
             self._source, response.status, response.headers, bytes(body)
         )
 
-    def _open(self, response: aiohttp.ClientResponse, wire: Wire) -> ResponseStream:
+    def _open_stream(
+        self, response: aiohttp.ClientResponse, wire: Wire
+    ) -> ResponseStream:
         return ResponseStream(
             self._source,
             response,
             reader=wire.reader(self._source),
-            patience=self._patience,
+            deadline=self._deadline,
         )
 
-    async def _whole(self, response: aiohttp.ClientResponse) -> T:
-        reading = self._read(response.content)
-        # What all came with its head is not waited for.
-        at_hand = response.content.is_eof()
-        body = await (reading if at_hand else self._patience.wait(reading))
+    async def _read_reply(self, response: aiohttp.ClientResponse) -> T:
+        reading = self._read_body(response.content)
+        # A body that arrived with the head needs no wait.
+        is_received = response.content.is_eof()
+        body = await (reading if is_received else self._deadline.wait(reading))
         try:
-            return self._sending.read(orjson.loads(body), self._source)
+            return self._request.read(orjson.loads(body), self._source)
         except PARSE_ERRORS as exc:
             raise error_mapping.from_exception(self._source, exc) from exc
 
-    async def _read(self, content: aiohttp.StreamReader) -> bytes:
+    async def _read_body(self, content: aiohttp.StreamReader) -> bytes:
         body = bytearray()
         while piece := await content.readany():
             body += piece
@@ -197,7 +199,7 @@ class HttpExchange(Generic[T]):
                 await response.content.readany()
 
     def close(self) -> None:
-        """Give the connection back if the reply was read to its end, else close it."""
+        """Release the connection if the reply was read to its end, else close it."""
         if self.stream is not None:
             self.stream.close()
         response = self._response
@@ -215,6 +217,6 @@ def _timeout(connect_seconds: float) -> aiohttp.ClientTimeout:
 
 
 async def _read_error_body(content: aiohttp.StreamReader, body: bytearray) -> None:
-    """Put the beginning of an error's explanation into `body`, as it comes."""
+    """Read the beginning of an error's body into `body`, piece by piece."""
     while len(body) < MAX_ERROR_BYTES and (piece := await content.readany()):
         body += piece

@@ -24,7 +24,7 @@ class ResponseStream:
         response: aiohttp.ClientResponse,
         *,
         reader: StreamReader,
-        patience: CallDeadline,
+        deadline: CallDeadline,
     ) -> None:
         self.finished = False
         self._source = source
@@ -32,8 +32,8 @@ class ResponseStream:
         self._parser = sse.SseParser()
         self._size = 0
         self._reader = reader
-        self._patience = patience
-        self._watch = ReadWatchdog(patience, response.close)
+        self._deadline = deadline
+        self._watchdog = ReadWatchdog(deadline, response.close)
         self._failure: CoulisseError | None = None
 
     async def next_events(self) -> list[Event]:
@@ -47,31 +47,31 @@ class ResponseStream:
         while not events:
             piece = await self._read()
             try:
-                self._take(piece, events)
+                self._parse(piece, events)
             except (*TRANSPORT_ERRORS, *PARSE_ERRORS) as exc:
                 self._fail(error_mapping.from_exception(self._source, exc), events, exc)
             except CoulisseError as error:
                 self._fail(error, events, error.__cause__)
-        self._patience.received = True
+        self._deadline.received = True
         return events
 
     def close(self) -> None:
         """Stop the timer."""
-        self._watch.close()
+        self._watchdog.close()
 
     async def _read(self) -> bytes:
         try:
             piece = self._content.read_nowait()
             if piece:
                 return piece
-            self._watch.start_read()
+            self._watchdog.start_read()
             return await self._content.readany()
         except TRANSPORT_ERRORS as exc:
-            raise self._watch.error(self._source, exc) from exc
+            raise self._watchdog.error(self._source, exc) from exc
         finally:
-            self._watch.end_read()
+            self._watchdog.end_read()
 
-    def _take(self, piece: bytes, events: list[Event]) -> None:
+    def _parse(self, piece: bytes, events: list[Event]) -> None:
         """Turn bytes into events; no bytes is the end of the stream."""
         self._size += len(piece)
         error_mapping.check_size(self._source, self._size)

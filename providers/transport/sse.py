@@ -1,12 +1,12 @@
 """Server-Sent Events, as bytes come in.
 
-https://html.spec.whatwg.org/multipage/server-sent-events.html, but for two things:
-`id` and `retry` mean nothing here, and an event whose blank line was lost at the
-end of the stream still counts, for some servers never send it.
+https://html.spec.whatwg.org/multipage/server-sent-events.html, with two differences:
+`id` and `retry` are ignored, and an event without a blank line at the end of the stream
+still counts, because some servers never send that line.
 """
 
 SseEvent = tuple[str, bytes]
-"""The event's name ("" when it has none) and its data, still encoded."""
+"""The event's name ("" without one) and its encoded data."""
 
 BOM = b"\xef\xbb\xbf"
 
@@ -21,7 +21,7 @@ class SseParser:
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
-        """The pieces of a line that has not ended, joined once it has."""
+        """The pieces of an unfinished line."""
         self._data: list[bytes] = []
         self._name = ""
         self._started = False
@@ -40,7 +40,7 @@ class SseParser:
             self._rest.append(piece)
             return []
         lines = self._take(piece).splitlines()
-        # A "\r" at the very end closes its line; a "\n" still to come belongs to it.
+        # A "\r" at the end closes its line; a following "\n" belongs to it.
         self._after_cr = piece.endswith(b"\r")
         if not self._after_cr and not piece.endswith(b"\n"):
             self._rest.append(lines.pop())

@@ -19,7 +19,7 @@ from core.events import (
     Usage,
 )
 from core.messages import Reasoning
-from providers.model_call import ModelRequest
+from providers.model_request import ModelRequest
 from providers.resilience.error_mapping import (
     ProviderSource,
     from_error_object,
@@ -64,7 +64,7 @@ class AnthropicWire:
     def read(self, payload: Any, source: ProviderSource) -> Iterable[Event]:
         """Return the events of a whole reply."""
         reader = AnthropicReader(source)
-        return [*reader.whole(payload), reader.end()]
+        return [*reader.read_reply(payload), reader.end()]
 
     def reader(self, source: ProviderSource) -> "AnthropicReader":
         """Return a reader for one streamed reply."""
@@ -80,7 +80,7 @@ class AnthropicReader:
         self._counts: dict[str, int] = {}
         self._reason: FinishReason | None = None
         self._tools = -1
-        self._calling = False
+        self._is_in_tool_call = False
         self._thinking: list[str] = []
         self._signature: list[str] = []
         # A tool's whole input may come with the start of its block.
@@ -109,7 +109,7 @@ class AnthropicReader:
                 raise from_error_object(self._source, event)
         return ()
 
-    def whole(self, payload: Any) -> list[Event]:
+    def read_reply(self, payload: Any) -> list[Event]:
         """Return the events of a whole reply except the last."""
         if not isinstance(payload, dict):
             raise malformed_reply(self._source, "is not a JSON object")
@@ -143,7 +143,7 @@ class AnthropicReader:
                 return self._add_thinking(delta.get("thinking") or "")
             case "signature_delta":
                 self._signature.append(delta.get("signature") or "")
-        # citations_delta and what is yet to come have no place in a reply of ours.
+        # citations_delta and unknown types have no equivalent in our replies.
         return ()
 
     def _start(self, block: dict[str, Any]) -> list[Event]:
@@ -162,13 +162,13 @@ class AnthropicReader:
 
     def _tool(self, block: dict[str, Any]) -> list[Event]:
         self._tools += 1
-        self._calling = True
+        self._is_in_tool_call = True
         if block.get("input"):
             self._input = orjson.dumps(block["input"]).decode()
         return [ToolCallDelta(self._tools, block.get("id"), block.get("name"))]
 
     def _arguments(self, text: str) -> Iterable[Event]:
-        if not text or not self._calling:
+        if not text or not self._is_in_tool_call:
             return ()
         self._input = ""
         return [ToolCallDelta(self._tools, arguments=text)]
@@ -181,29 +181,31 @@ class AnthropicReader:
 
     def _stop(self) -> list[Event]:
         """Close the open block: reasoning is now complete and signed."""
-        self._calling = False
+        self._is_in_tool_call = False
         text, self._thinking = "".join(self._thinking), []
         signature, self._signature = "".join(self._signature), []
         if text or signature:
             return [ReasoningBlock(Reasoning(text, signature))]
-        whole, self._input = self._input, ""
-        return [ToolCallDelta(self._tools, arguments=whole)] if whole else []
+        arguments, self._input = self._input, ""
+        return [ToolCallDelta(self._tools, arguments=arguments)] if arguments else []
 
     def _finish(self, reason: Any) -> None:
         if reason:
             self._reason = FINISH_REASONS.get(str(reason), "stop")
 
-    def _update_counts(self, counted: Any) -> None:
+    def _update_counts(self, counts: Any) -> None:
         """Store counts: each one replaces the previous one instead of adding to it."""
-        if isinstance(counted, dict):
+        if isinstance(counts, dict):
             for name in COUNTS:
-                number = usage_parsing.parse_count(counted.get(name))
+                number = usage_parsing.parse_count(counts.get(name))
                 if number is not None:
                     self._counts[name] = number
-            details = counted.get("output_tokens_details")
+            details = counts.get("output_tokens_details")
             if isinstance(details, dict):
-                thought = usage_parsing.parse_count(details.get("thinking_tokens"))
-                self._counts["thinking_tokens"] = thought or 0
+                thinking_tokens = usage_parsing.parse_count(
+                    details.get("thinking_tokens")
+                )
+                self._counts["thinking_tokens"] = thinking_tokens or 0
 
     def _usage(self) -> Usage | None:
         """Return the count in our terms: their `input_tokens` leaves out the cache."""

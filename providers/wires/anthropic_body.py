@@ -9,13 +9,13 @@ import orjson
 from core.errors import Invalid
 from core.messages import Content, Message, Reasoning, ToolCall
 from core.text.sanitization import escape_and_truncate
-from providers.model_call import ModelRequest
+from providers.model_request import ModelRequest
 from providers.wires import tool_images
 
 DEFAULT_MAX_TOKENS = 8192
-"""The API demands a limit; this is ours for callers that set none."""
+"""The API requires a limit; this one is for callers that set none."""
 DEFAULT_THINKING_MAX_TOKENS = 32_768
-"""The same for models that think within the limit, as much as they choose."""
+"""The same for models that choose how much to think within the limit."""
 
 CACHE_SYSTEM_CHARS = 4_000
 """A system prompt longer than this (about 1,000 tokens, the least the API caches) is
@@ -31,7 +31,7 @@ THINKING_BUDGETS = {
 }
 """Thinking tokens for each `reasoning_effort`, on models that take a budget."""
 EFFORTS = {"minimal": "low"}
-"""Where OpenAI's names of effort differ, on models that choose the amount."""
+"""OpenAI's names of effort that differ, on models that choose the amount."""
 
 VERSION_IN_NAME = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2}))?(?!\d)")
 FIRST_ADAPTIVE = (4, 6)
@@ -61,11 +61,11 @@ def build_body(call: ModelRequest) -> dict[str, Any]:
 
 
 def _system(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
-    """Return the system messages: as blocks, the last marked, when worth caching.
+    """Return the system messages; if worth caching, as blocks, the last one marked.
 
-    The mark covers the tools too, which come before the system prompt. History is
-    not marked: it changes with recall and windowing, and writing a cache costs more
-    than not reading one.
+    The mark covers the tools too, which precede the system prompt. History is not
+    marked: it changes with recall and windowing, and a cache write without later reads
+    costs more than no cache.
     """
     texts = [message.text for message in messages if message.role == "system"]
     texts = [text for text in texts if text.strip()]
@@ -77,7 +77,7 @@ def _system(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
 
 
 def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return the conversation: roles in turn, the user first, results before words."""
+    """Return the conversation: alternating roles, user first, results before text."""
     turns: list[dict[str, Any]] = []
     for message in messages:
         if message.role == "system":
@@ -100,7 +100,7 @@ def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _block_order(block: Mapping[str, Any]) -> int:
-    """Tool results must come first in a message, thinking before what it led to."""
+    """Sort tool results first; the order of other blocks stays."""
     return 0 if block["type"] == "tool_result" else 1
 
 
@@ -174,7 +174,7 @@ def _base64(url: str) -> dict[str, Any]:
 
 
 def _signed_thinking(blocks: Iterable[Reasoning]) -> list[dict[str, Any]]:
-    """Return the thinking to give back: only what Anthropic itself has signed."""
+    """Return the thinking to send back: only blocks that Anthropic signed."""
     return [
         {"type": "redacted_thinking", "data": block.redacted}
         if block.redacted
@@ -198,12 +198,12 @@ def _tool_use(call: ToolCall) -> dict[str, Any]:
 
 
 def _id(call_id: str) -> str:
-    """Return a call's id in the letters the API takes; other models make up more."""
+    """Return a call's id with only the characters that the API accepts."""
     return UNUSUAL_IN_ID.sub("_", call_id)
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    """Return arguments as an object; what the model broke is shown to it as it was."""
+    """Return arguments as an object; invalid JSON is passed on as text."""
     try:
         value = orjson.loads(arguments or "{}")
     except orjson.JSONDecodeError:
@@ -232,37 +232,37 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parameters(call: ModelRequest) -> dict[str, Any]:
-    given = {
+    parameters = {
         name: value for name, value in call.parameters.items() if value is not None
     }
     body: dict[str, Any] = {}
-    if "temperature" in given:
+    if "temperature" in parameters:
         # Anthropic's own OpenAI-compatible endpoint caps it the same way.
-        body["temperature"] = min(given["temperature"], 1)
-    if "top_p" in given:
-        body["top_p"] = given["top_p"]
-    if "stop" in given:
-        body["stop_sequences"] = _stop_sequences(given["stop"])
-    if "service_tier" in given:
-        body["service_tier"] = _service_tier(given["service_tier"])
+        body["temperature"] = min(parameters["temperature"], 1)
+    if "top_p" in parameters:
+        body["top_p"] = parameters["top_p"]
+    if "stop" in parameters:
+        body["stop_sequences"] = _stop_sequences(parameters["stop"])
+    if "service_tier" in parameters:
+        body["service_tier"] = _service_tier(parameters["service_tier"])
     if call.tools:
-        body |= _tool_choice(given)
-    limit = given.get("max_completion_tokens", given.get("max_tokens"))
+        body |= _tool_choice(parameters)
+    limit = parameters.get("max_completion_tokens", parameters.get("max_tokens"))
     if not has_adaptive_thinking(call.model) and _continues_without_thinking(
         call.messages
     ):
-        # The API would miss the thinking that another model's calls came from.
-        given.pop("reasoning_effort", None)
-    return body | _thinking_options(call.model, given, limit)
+        # The API requires the thinking before calls; other models gave none.
+        parameters.pop("reasoning_effort", None)
+    return body | _thinking_options(call.model, parameters, limit)
 
 
 def _continues_without_thinking(messages: Sequence[Message]) -> bool:
-    """Whether results of calls come last that did not begin with signed thinking."""
+    """Whether the last tool results belong to a reply without signed thinking."""
     if messages[-1].role != "tool":
         return False
-    said = (each for each in reversed(messages) if each.role == "assistant")
-    last = next(said, None)
-    return last is not None and not _signed_thinking(last.reasoning)
+    replies = (each for each in reversed(messages) if each.role == "assistant")
+    last_reply = next(replies, None)
+    return last_reply is not None and not _signed_thinking(last_reply.reasoning)
 
 
 def _stop_sequences(stop: Any) -> list[str]:
@@ -290,9 +290,9 @@ def _service_tier(tier: str) -> str:
     )
 
 
-def _tool_choice(given: Mapping[str, Any]) -> dict[str, Any]:
-    choice = _choice(given.get("tool_choice"))
-    if given.get("parallel_tool_calls") is False:
+def _tool_choice(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    choice = _choice(parameters.get("tool_choice"))
+    if parameters.get("parallel_tool_calls") is False:
         choice = choice or {"type": "auto"}
         if choice["type"] != "none":
             choice["disable_parallel_tool_use"] = True
@@ -317,18 +317,18 @@ def _choice(choice: Any) -> dict[str, Any]:
 
 
 def _thinking_options(
-    model: str, given: Mapping[str, Any], limit: int | None
+    model: str, parameters: Mapping[str, Any], limit: int | None
 ) -> dict[str, Any]:
-    """Return the limit, and the thinking a `reasoning_effort` asks for.
+    """Return the limit and the thinking options for a `reasoning_effort`.
 
     Models before 4.6 take a budget, which counts towards `max_tokens`: the limit is
     raised so that the reply keeps its own. Later ones refuse a budget and choose the
-    amount themselves. With thinking the API takes no temperature but 1.
+    amount themselves. With thinking the API accepts only temperature 1.
     """
-    effort = _effort(given)
+    effort = _effort(parameters)
     if effort is None:
         return {"max_tokens": DEFAULT_MAX_TOKENS if limit is None else limit}
-    if given.get("temperature", 1) != 1:
+    if parameters.get("temperature", 1) != 1:
         raise Invalid(
             "with reasoning_effort this model supports only temperature 1",
             param="temperature",
@@ -348,8 +348,8 @@ def _thinking_options(
     }
 
 
-def _effort(given: Mapping[str, Any]) -> str | None:
-    effort = given.get("reasoning_effort")
+def _effort(parameters: Mapping[str, Any]) -> str | None:
+    effort = parameters.get("reasoning_effort")
     if effort is None or effort == "none":
         return None
     if effort not in THINKING_BUDGETS:
@@ -364,7 +364,7 @@ def _effort(given: Mapping[str, Any]) -> str | None:
 def has_adaptive_thinking(model: str) -> bool:
     """Return whether a model decides by itself how long to think.
 
-    Names without a version we know are taken for new ones.
+    Names without a known version count as new models.
     """
     match = VERSION_IN_NAME.search(model)
     if match is None:

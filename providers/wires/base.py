@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from core.events import Event, TurnFinished
-from providers.model_call import ModelRequest
+from providers.model_request import ModelRequest
 from providers.resilience.error_mapping import ProviderSource
 
 
@@ -19,7 +19,7 @@ class StreamReader(Protocol):
         ...
 
     def end(self) -> TurnFinished:
-        """Return the last event; raise BrokenReply if the stream had no end."""
+        """Return the last event; raise BrokenReply for an incomplete stream."""
         ...
 
 
@@ -30,11 +30,11 @@ class Wire(Protocol):
     """The path of calls under the base URL."""
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
-        """Return the headers of this API, the key's among them."""
+        """Return the headers of this API, including the key."""
         ...
 
     def body(self, call: ModelRequest) -> dict[str, Any]:
-        """Return the JSON body of a call; raise Invalid for what cannot be said."""
+        """Return the JSON body of a call; raise Invalid for unsupported content."""
         ...
 
     def read(self, payload: Any, source: ProviderSource) -> Iterable[Event]:

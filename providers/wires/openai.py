@@ -22,7 +22,7 @@ from core.events import (
     Usage,
 )
 from core.messages import Message, Reasoning
-from providers.model_call import ModelRequest
+from providers.model_request import ModelRequest
 from providers.resilience.error_mapping import (
     ProviderSource,
     from_error_object,
@@ -48,18 +48,18 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "safety": "content_filter",
     "recitation": "content_filter",
     "refusal": "content_filter",
-    # Gemini's own words, which it does not translate.
+    # Gemini's own reasons.
     "blocklist": "content_filter",
     "prohibited_content": "content_filter",
     "spii": "content_filter",
 }
-# The provider gave up in the middle (OpenRouter, DeepSeek, Gemini): not an end.
+# The provider failed in the middle of a reply (OpenRouter, DeepSeek, Gemini).
 FAILED_REASONS = {"error", "insufficient_system_resource", "malformed_function_call"}
 
 SIGNATURE_REQUIRED_MODELS = re.compile(r"gemini-(?:[3-9]|\d\d)")
 """The models that refuse calls without a signature."""
 PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
-"""What stands for the signature of a call another model made.
+"""Replaces the signature of calls that another model made.
 https://ai.google.dev/gemini-api/docs/thought-signatures"""
 
 TOOL_PARAMETERS = {"parallel_tool_calls", "tool_choice"}
@@ -81,11 +81,11 @@ class OpenAIWire:
     """The wire, with options for the differences between providers."""
 
     max_tokens_as: str = "max_tokens"
-    """The name of the one limit on a reply, whichever the caller used."""
+    """The name under which a limit is sent; callers may use either."""
     user_as: str | None = None
-    """The field for the end user's id; None where there is none."""
+    """The field for the end user's id, if any."""
     sends_store: bool = False
-    """Whether `store` is known; where it is not, only `false` gets this far."""
+    """Whether the API has `store`; for others only `false` gets this far."""
     sends_message_names: bool = True
     """Whether `messages[].name` is accepted."""
     returns_reasoning: bool = False
@@ -93,7 +93,7 @@ class OpenAIWire:
     returns_signatures: bool = False
     """Whether tool calls sent back must carry Gemini's proof of its thinking."""
     sends_empty_parameters: bool = True
-    """Whether a tool may have parameters and none among them."""
+    """Whether a tool may have an empty schema of parameters."""
     filters_silently: bool = False
     """Whether a reply without choices means that the prompt was blocked."""
 
@@ -108,11 +108,11 @@ class OpenAIWire:
         is_strict = self.returns_signatures and SIGNATURE_REQUIRED_MODELS.search(
             call.model
         )
-        missing = PLACEHOLDER_SIGNATURE if is_strict else ""
+        default_signature = PLACEHOLDER_SIGNATURE if is_strict else ""
         body: dict[str, Any] = {
             "model": call.model,
             "messages": [
-                self._message(message, missing)
+                self._message(message, default_signature)
                 for message in tool_images.move_images_after_results(call.messages)
             ],
         }
@@ -134,34 +134,36 @@ class OpenAIWire:
         )
 
     def _parameters(self, call: ModelRequest) -> dict[str, Any]:
-        given = {
+        parameters = {
             name: value for name, value in call.parameters.items() if value is not None
         }
-        limit = given.pop("max_tokens", None)
-        limit = given.pop("max_completion_tokens", limit)
+        limit = parameters.pop("max_tokens", None)
+        limit = parameters.pop("max_completion_tokens", limit)
         if limit is not None:
-            given[self.max_tokens_as] = limit
+            parameters[self.max_tokens_as] = limit
         if not self.sends_store:
-            given.pop("store", None)
+            parameters.pop("store", None)
         if not call.tools:
-            # Without tools they say nothing, and OpenAI refuses them.
+            # OpenAI refuses these without tools.
             for name in TOOL_PARAMETERS:
-                given.pop(name, None)
-        return given
+                parameters.pop(name, None)
+        return parameters
 
-    def _message(self, message: Message, unsigned: str) -> dict[str, Any]:
+    def _message(self, message: Message, default_signature: str) -> dict[str, Any]:
         body: dict[str, Any] = {"role": message.role, "content": message.content}
         if message.name is not None and self.sends_message_names:
             body["name"] = message.name
         if message.tool_call_id is not None:
             body["tool_call_id"] = message.tool_call_id
         if message.tool_calls:
-            body |= self._tool_call_message(message, unsigned)
+            body |= self._tool_call_message(message, default_signature)
         elif message.content is None:
             body["content"] = ""
         return body
 
-    def _tool_call_message(self, message: Message, unsigned: str) -> dict[str, Any]:
+    def _tool_call_message(
+        self, message: Message, default_signature: str
+    ) -> dict[str, Any]:
         calls: list[dict[str, Any]] = [
             {
                 "id": call.id,
@@ -171,7 +173,7 @@ class OpenAIWire:
             for call in message.tool_calls
         ]
         signatures = [block.signature for block in message.reasoning if block.signature]
-        signature = signatures[-1] if signatures else unsigned
+        signature = signatures[-1] if signatures else default_signature
         if self.returns_signatures and signature:
             google = {"thought_signature": signature}
             calls[0]["extra_content"] = {"google": google}
@@ -184,7 +186,7 @@ class OpenAIWire:
     def read(self, payload: Any, source: ProviderSource) -> Iterable[Event]:
         """Return the events of a whole reply."""
         reader = self.reader(source)
-        return [*reader.whole(payload), reader.end()]
+        return [*reader.read_reply(payload), reader.end()]
 
     def reader(self, source: ProviderSource) -> "OpenAIReader":
         """Return a reader for one streamed reply."""
@@ -201,8 +203,8 @@ def _without_empty_parameters(tool: dict[str, Any]) -> dict[str, Any]:
     parameters = function.get("parameters") or {}
     if parameters.get("properties") or parameters.keys() - EMPTY_SCHEMA_KEYS:
         return tool
-    kept = {key: function[key] for key in function if key != "parameters"}
-    return {**tool, "function": kept}
+    reduced = {key: function[key] for key in function if key != "parameters"}
+    return {**tool, "function": reduced}
 
 
 class OpenAIReader:
@@ -222,7 +224,7 @@ class OpenAIReader:
         self._source = source
         self._usage: Usage | None = None
         self._reason: FinishReason | None = None
-        self._begun = False
+        self._has_begun = False
         self._tools = ToolCallReader()
         self._reasoning: list[str] | None = [] if keep_reasoning else None
 
@@ -244,7 +246,7 @@ class OpenAIReader:
             return ()
         return self._choice(choices[0], "delta")
 
-    def whole(self, payload: Any) -> Sequence[Event]:
+    def read_reply(self, payload: Any) -> Sequence[Event]:
         """Return the events of a whole reply except the last."""
         if not isinstance(payload, dict):
             raise malformed_reply(self._source, "is not a JSON object")
@@ -266,7 +268,7 @@ class OpenAIReader:
         """Return the last event of the reply."""
         if self._is_blocked():
             return TurnFinished("content_filter", self._usage)
-        if not self._begun or (not self.done and self._reason is None):
+        if not self._has_begun or (not self.done and self._reason is None):
             raise malformed_reply(self._source, "is incomplete")
         reason = self._reason or "stop"
         # With a forced function OpenAI itself says "stop"; Gemini always does.
@@ -275,14 +277,14 @@ class OpenAIReader:
         return TurnFinished(reason, self._usage)
 
     def _is_blocked(self) -> bool:
-        """Whether a whole reply says nothing, for a filter kept it back."""
-        is_silent = self._is_silent and not self._begun
+        """Whether a filter blocked the whole reply."""
+        is_silent = self._is_silent and not self._has_begun
         return is_silent and self._blocks_silently and self.done
 
     def _choice(self, choice: Any, key: str) -> Sequence[Event]:
         if not isinstance(choice, dict) or choice.get("index"):
             return ()
-        self._begun = True
+        self._has_begun = True
         delta = choice.get(key) or {}
         content = delta.get("content")
         reason = choice.get("finish_reason")
@@ -315,14 +317,14 @@ class OpenAIReader:
 
     def _reasoning_block(self) -> list[Event]:
         """Return the reasoning as one block, for providers that require it back."""
-        kept: list[Event] = []
+        blocks: list[Event] = []
         if self._reasoning:
-            kept.append(ReasoningBlock(Reasoning("".join(self._reasoning))))
+            blocks.append(ReasoningBlock(Reasoning("".join(self._reasoning))))
             self._reasoning = []
         if self._tools.signature:
             signed = Reasoning("", signature=self._tools.signature)
-            kept.append(ReasoningBlock(signed))
-        return kept
+            blocks.append(ReasoningBlock(signed))
+        return blocks
 
     def _content(self, content: Any) -> list[Event]:
         """Read text, or a list of parts (Mistral, some gateways)."""
@@ -366,15 +368,15 @@ def parse_usage(raw: Any) -> Usage | None:
     `prompt_tokens` includes what was cached. Gemini and xAI leave the thinking out
     of `completion_tokens` and count it in `total_tokens`, where it is billed.
     """
-    counted = _mapping_or_empty(raw)
-    prompt = parse_count(counted.get("prompt_tokens"))
-    completion = parse_count(counted.get("completion_tokens"))
+    counts = _mapping_or_empty(raw)
+    prompt = parse_count(counts.get("prompt_tokens"))
+    completion = parse_count(counts.get("completion_tokens"))
     hidden = 0
     if prompt is not None:
-        total = parse_count(counted.get("total_tokens")) or 0
+        total = parse_count(counts.get("total_tokens")) or 0
         hidden = max(0, total - prompt - (completion or 0))
-    read, written = _cached_tokens(counted)
-    details = _mapping_or_empty(counted.get("completion_tokens_details"))
+    read, written = _cached_tokens(counts)
+    details = _mapping_or_empty(counts.get("completion_tokens_details"))
     return usage_parsing.build_usage(
         prompt,
         completion + hidden if completion is not None else hidden or None,
@@ -384,18 +386,18 @@ def parse_usage(raw: Any) -> Usage | None:
     )
 
 
-def _cached_tokens(counted: Mapping[str, Any]) -> tuple[int, int]:
+def _cached_tokens(counts: Mapping[str, Any]) -> tuple[int, int]:
     """Return how much of a prompt was read from a cache, and written to one.
 
-    DeepSeek has a name of its own for what is read, and Moonshot another place.
+    DeepSeek and Moonshot name the tokens read in their own ways.
     """
-    details = _mapping_or_empty(counted.get("prompt_tokens_details"))
-    places = (
+    details = _mapping_or_empty(counts.get("prompt_tokens_details"))
+    candidates = (
         details.get("cached_tokens"),
-        counted.get("prompt_cache_hit_tokens"),
-        counted.get("cached_tokens"),
+        counts.get("prompt_cache_hit_tokens"),
+        counts.get("cached_tokens"),
     )
-    read = next((n for n in map(parse_count, places) if n is not None), 0)
+    read = next((n for n in map(parse_count, candidates) if n is not None), 0)
     return read, parse_count(details.get("cache_write_tokens")) or 0
 
 

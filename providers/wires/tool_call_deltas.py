@@ -9,26 +9,26 @@ from core.events import ToolCallDelta
 
 
 class _Call:
-    __slots__ = ("arguments", "id", "index", "name", "told")
+    __slots__ = ("arguments", "id", "index", "is_announced", "name")
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.id = ""
         self.name = ""
         self.arguments = ""
-        self.told = False
+        self.is_announced = False
 
 
 class ToolCallReader:
-    """Puts pieces of tool calls in order: our index, one id and name for each.
+    """Normalizes pieces of tool calls: our index, one id and one name for each.
 
-    Servers leave the index out, repeat the id on every piece, give parallel calls
-    one index, send a call whole, or send the name after the id.
+    Servers omit the index, repeat the id in every piece, use one index for parallel
+    calls, send a call in one piece, or send the name after the id.
     """
 
     def __init__(self) -> None:
         self.signature = ""
-        """Gemini's proof of its thinking, which it wants back with the calls."""
+        """Gemini's signature of its thinking, to send back with the calls."""
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
 
@@ -80,12 +80,12 @@ class ToolCallReader:
         call.id = call.id or call_id
         call.name = call.name or name
         text = _arguments(arguments)
-        if call.told:
+        if call.is_announced:
             return ToolCallDelta(call.index, arguments=text) if text else None
         call.arguments += text
         if not call.name:
             return None
-        call.told = True
+        call.is_announced = True
         call.id = call.id or f"call_{uuid.uuid4().hex[:24]}"
         return ToolCallDelta(call.index, call.id, call.name, call.arguments)
 

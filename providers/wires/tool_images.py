@@ -39,12 +39,12 @@ def _showable_part(part: Part) -> Part:
     if url.startswith(("https://", "http://")):
         return part
     head = DATA_URL_HEAD.match(url)
-    written = head[1].lower() if head else "an image"
-    media_type = TYPE_ALIASES.get(written, written)
+    stated_type = head[1].lower() if head else "an image"
+    media_type = TYPE_ALIASES.get(stated_type, stated_type)
     if head is None or media_type not in SUPPORTED_TYPES:
-        return _text_part(f"({written}, not shown)")
-    named = f"data:{media_type};base64,{url[head.end() :]}"
-    return {**part, "image_url": {**part["image_url"], "url": named}}
+        return _text_part(f"({stated_type}, not shown)")
+    supported_url = f"data:{media_type};base64,{url[head.end() :]}"
+    return {**part, "image_url": {**part["image_url"], "url": supported_url}}
 
 
 def _text_part(text: str) -> dict[str, str]:
@@ -60,19 +60,21 @@ def move_images_after_results(messages: Sequence[Message]) -> Sequence[Message]:
     if not any(m.role == "tool" and _has_parts(m) for m in messages):
         return messages
     names = {call.id: call.name for message in messages for call in message.tool_calls}
-    put: list[Message] = []
-    waiting: list[dict[str, Any]] = []
+    moved: list[Message] = []
+    pending_images: list[dict[str, Any]] = []
     for message in messages:
-        if message.role != "tool" and waiting:
-            put.append(Message("user", waiting))
-            waiting = []
+        if message.role != "tool" and pending_images:
+            moved.append(Message("user", pending_images))
+            pending_images = []
         if _has_parts(message):
-            message, pictures = _split_images(message)
-            waiting += _image_parts(names.get(message.tool_call_id or "", ""), pictures)
-        put.append(message)
-    if waiting:
-        put.append(Message("user", waiting))
-    return put
+            message, images = _split_images(message)
+            pending_images += _image_parts(
+                names.get(message.tool_call_id or "", ""), images
+            )
+        moved.append(message)
+    if pending_images:
+        moved.append(Message("user", pending_images))
+    return moved
 
 
 def _has_parts(message: Message) -> bool:
@@ -84,19 +86,19 @@ def _split_images(message: Message) -> tuple[Message, list[dict[str, Any]]]:
     """Return a result as text, and its images."""
     content = showable_content(message.content)
     parts: Iterable[dict[str, Any]] = content if isinstance(content, list) else ()
-    texts, pictures = [], []
+    texts, images = [], []
     for part in parts:
         if part["type"] == "text":
             texts.append(part["text"])
         else:
-            pictures.append(part)
-    if pictures:
-        noun = "1 image" if len(pictures) == 1 else f"{len(pictures)} images"
+            images.append(part)
+    if images:
+        noun = "1 image" if len(images) == 1 else f"{len(images)} images"
         texts.append(f"({noun}, shown after the tool results)")
-    return replace(message, content="\n".join(texts)), pictures
+    return replace(message, content="\n".join(texts)), images
 
 
-def _image_parts(name: str, pictures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    if not pictures:
+def _image_parts(name: str, images: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    if not images:
         return []
-    return [_text_part(f"(returned by the tool '{name}')"), *pictures]
+    return [_text_part(f"(returned by the tool '{name}')"), *images]

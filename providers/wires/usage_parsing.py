@@ -13,7 +13,7 @@ def parse_count(value: Any) -> int | None:
     """Return a valid count, None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # Past 64 bits a number of JSON is a float, and may be infinite.
+    # A JSON number past 64 bits is a float, and may be infinite.
     if not math.isfinite(value) or not 0 <= value <= MAX_COUNT:
         return None
     return int(value)
@@ -27,9 +27,9 @@ def build_usage(
     cache_write: int = 0,
     reasoning: int = 0,
 ) -> Usage | None:
-    """Return a usage whose parts are no larger than the whole.
+    """Return a usage whose parts do not exceed the whole.
 
-    None when neither side was counted.
+    None if neither side was counted.
     """
     if input_tokens is None and output_tokens is None:
         return None

@@ -10,7 +10,7 @@ from core.reply import Reply
 from core.trace import ModelCall
 from providers import client
 from providers.config import PROVIDERS
-from providers.model_call import ModelRequest
+from providers.model_request import ModelRequest
 from providers.pricing import call_costs
 from smoke.config import PersonaConfig
 from smoke.errors import PersonaUnavailable

@@ -8,7 +8,7 @@ from core.messages import Message
 from core.trace import Attempt
 from providers import client
 from providers.config import ProviderConfig
-from providers.model_call import ModelRequest
+from providers.model_request import ModelRequest
 from providers.resilience import backoff
 from testing.scripted_provider import FakeProvider
 

@@ -77,7 +77,7 @@ async def test_paraphrase_is_closer_than_another_topic():
     close = await alike(LOCAL, fact, "She cannot eat nuts, they make her ill.")
     far = await alike(LOCAL, fact, "The train to Porto leaves at nine.")
     assert close > 0.4
-    assert far < LOCAL.floor
+    assert far < LOCAL.similarity_threshold
 
 
 async def test_embedding_does_not_block_the_event_loop(monkeypatch):
@@ -197,7 +197,7 @@ async def test_common_words_raise_similarity():
     same = await alike(HASH, "My sister Ada got married", "When did ADA marry? sister")
     other = await alike(HASH, "My sister Ada got married", "The train is late again")
     assert same > 0.4
-    assert abs(other) < HASH.floor
+    assert abs(other) < HASH.similarity_threshold
 
 
 @pytest.mark.parametrize(

@@ -167,9 +167,12 @@ def test_embedder_id_depends_on_the_address():
 
 
 def test_similarity_threshold_defaults_per_embedder():
-    assert chosen({"provider": "local"}).floor == 0.1
-    assert chosen({"provider": "hash"}).floor == 0.05
-    assert chosen({"provider": "hash", "floor": 0.0}).floor == 0.0
+    assert chosen({"provider": "local"}).similarity_threshold == 0.1
+    assert chosen({"provider": "hash"}).similarity_threshold == 0.05
+    assert (
+        chosen({"provider": "hash", "similarity_threshold": 0.0}).similarity_threshold
+        == 0.0
+    )
 
 
 def test_entry_takes_precedence_over_a_built_in_name():
@@ -292,7 +295,7 @@ def test_embedder_misconfigured_is_an_invalid_error():
     [
         {"dims": 0},
         {"dims": 100_000},
-        {"floor": 2},
+        {"similarity_threshold": 2},
         {"base_url": "ftp://x"},
         {"base_url": "http://ada:pass@x/v1"},
         {"api_key": f"{KEY}\n{KEY}"},

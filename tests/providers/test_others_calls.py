@@ -4,7 +4,7 @@ import pytest
 
 from core.messages import Message, Reasoning, ToolCall
 from providers import registry
-from providers.model_call import ModelRequest
+from providers.model_request import ModelRequest
 
 OLD, NEW = "claude-sonnet-4-5", "claude-sonnet-4-6"
 

@@ -1,7 +1,7 @@
 import pytest
 
 from core.errors import Invalid
-from providers import registry, supported_parameters
+from providers import registry
 from providers.config import KIND_NAMES, ProviderConfig
 
 from .conftest import asking, said
@@ -24,14 +24,14 @@ def of(kind: str) -> ProviderConfig:
 )
 def test_unsupported_parameters_are_listed_per_kind(kind: str, names: list[str]):
     asked = ["temperature", *names, "max_tokens"]
-    assert supported_parameters.unsupported_parameters(of(kind), asked) == names
+    assert registry.find_unsupported_parameters(of(kind), asked) == names
 
 
 @pytest.mark.parametrize("address", [None, "http://box/v1"])
 def test_own_servers_accept_every_parameter(address: str | None):
     provider = ProviderConfig(kind="openai", api_key="k", base_url=address)
     assert (
-        supported_parameters.unsupported_parameters(
+        registry.find_unsupported_parameters(
             provider, [*registry.PARAMETERS, "of_tomorrow"]
         )
         == []
@@ -39,15 +39,15 @@ def test_own_servers_accept_every_parameter(address: str | None):
 
 
 def test_known_kinds_refuse_unknown_parameters():
-    assert supported_parameters.unsupported_parameters(
-        of("groq"), ["seed", "logprobs"]
-    ) == ["logprobs"]
+    assert registry.find_unsupported_parameters(of("groq"), ["seed", "logprobs"]) == [
+        "logprobs"
+    ]
 
 
 @pytest.mark.parametrize("kind", KIND_NAMES)
 def test_common_parameters_are_supported_everywhere(kind: str):
     common = ["temperature", "top_p", "max_tokens", "stop", "tool_choice"]
-    assert supported_parameters.unsupported_parameters(of(kind), common) == []
+    assert registry.find_unsupported_parameters(of(kind), common) == []
 
 
 async def test_unsupported_parameter_is_refused_before_any_call(fake):

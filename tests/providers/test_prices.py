@@ -55,7 +55,7 @@ def _nothing_was_warned_of(monkeypatch):
 def anthropic_usage(raw: dict[str, int]) -> Usage:
     reader = AnthropicWire().reader(ProviderSource("anthropic", "claude"))
     content = [{"type": "text", "text": "Hi"}]
-    reader.whole({"content": content, "stop_reason": "end_turn", "usage": raw})
+    reader.read_reply({"content": content, "stop_reason": "end_turn", "usage": raw})
     found = reader.end().usage
     assert found is not None
     return found

@@ -16,7 +16,7 @@ class ModelRequest:
     tools: Sequence[dict[str, Any]] = ()
     """OpenAI tool objects: `{"type": "function", "function": {…}}`."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """By OpenAI's names. Absent or None values are never sent; 0 and "" are values."""
+    """By OpenAI's names. None values are never sent; 0 and "" are values."""
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     """Provider-specific fields, merged over the finished body unchanged."""
     stream: bool = True
