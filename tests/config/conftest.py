@@ -1,4 +1,4 @@
-"""Stand-in sections, so that this layer is tested without those above it."""
+"""Sample sections, so that the tests need no other app."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -40,5 +40,5 @@ def test_examples_match_the_schema(shipped, capsys):
 
 
 def test_examples_contain_no_keys(shipped):
-    # No word begins so; one may hold it, as "desk-warm" does.
+    # Only at the start of a word: "desk-warm" contains "sk-".
     assert not re.search(r"\bsk-", shipped.read_text())

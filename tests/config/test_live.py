@@ -11,8 +11,8 @@ from config.loading import loader
 from tests.config.conftest import COOK, COOKS, KITCHEN, MENU
 
 
-def eventually(condition, seconds=60.0):
-    """Wait for a condition, and say how long it took."""
+def wait_until(condition, seconds=60.0):
+    """Wait for a condition and return the seconds it took."""
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < seconds, "it never came true"
@@ -20,8 +20,8 @@ def eventually(condition, seconds=60.0):
     return time.monotonic() - began
 
 
-def lines(caplog):
-    """What the watchers logged; whatever else runs in this process may do so, too."""
+def watcher_records(caplog):
+    """Return the records of the watchers, without those of other loggers."""
     return [record for record in caplog.records if record.name == live.__name__]
 
 
@@ -30,8 +30,8 @@ def names():
 
 
 @pytest.fixture
-def watching(file, caplog):
-    """A watcher at work on a valid file."""
+def running_watcher(file, caplog):
+    """A watcher with a running thread, on a valid file."""
     caplog.set_level(logging.INFO)
     file.write_text(COOK)
     watcher = live.ConfigWatcher()
@@ -41,8 +41,8 @@ def watching(file, caplog):
 
 
 @pytest.fixture
-def looking(file, caplog):
-    """A watcher that looks when it is told to."""
+def watcher(file, caplog):
+    """A watcher without a thread; the tests call `poll`."""
     caplog.set_level(logging.INFO)
     file.write_text(COOK)
     return live.ConfigWatcher()
@@ -103,21 +103,21 @@ def relink(file, text):
 
 
 @pytest.mark.parametrize("edit", [write, swap, relink])
-def test_edit_is_live_within_a_second(watching, file, edit):
+def test_edit_is_live_within_a_second(running_watcher, file, edit):
     for name in ("bob", "cleo"):
         edit(file, f"cooks: [{{name: {name}}}]\n")
         # On a machine that is four times slower than it might be.
-        assert eventually(lambda name=name: names() == [name]) < 4
+        assert wait_until(lambda name=name: names() == [name]) < 4
 
 
-def test_watcher_polls_unreported_edits(watching, file, tmp_path_factory):
+def test_watcher_polls_unreported_edits(running_watcher, file, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "real.yaml"
     elsewhere.write_text(COOK + "menu: {tea: 1}\n")
     file.unlink()
     file.symlink_to(elsewhere)
-    eventually(lambda: live.current().get(MENU) == {"tea": 1})
+    wait_until(lambda: live.current().get(MENU) == {"tea": 1})
     elsewhere.write_text(COOK + "menu: {tea: 2}\n")
-    eventually(lambda: live.current().get(MENU) != {"tea": 1})
+    wait_until(lambda: live.current().get(MENU) != {"tea": 1})
     assert live.current().get(MENU) == {"tea": 2}
 
 
@@ -131,13 +131,13 @@ def test_watcher_polls_when_watching_fails(file, monkeypatch, caplog):
     watcher = live.ConfigWatcher()
     watcher.start()
     file.write_text("cooks: [{name: bob}]\n")
-    eventually(lambda: names() == ["bob"])
+    wait_until(lambda: names() == ["bob"])
     watcher.stop()
     assert "so the file is polled" in caplog.text
 
 
 def test_exception_in_a_check_does_not_end_the_watcher(
-    watching, file, monkeypatch, caplog
+    running_watcher, file, monkeypatch, caplog
 ):
     def fail(*args):
         raise RuntimeError("a fault in a check")
@@ -145,82 +145,87 @@ def test_exception_in_a_check_does_not_end_the_watcher(
     with monkeypatch.context() as patch:
         patch.setattr(live.loader, "parse_config", fail)
         file.write_text("cooks: [{name: bob}]\n")
-        eventually(lambda: "a fault in a check" in caplog.text)
+        wait_until(lambda: "a fault in a check" in caplog.text)
     before = names()
     file.write_text("cooks: [{name: bob}] # again\n")
-    eventually(lambda: names() != before)
+    wait_until(lambda: names() != before)
     assert names() == ["bob"]
 
 
-def test_invalid_edit_is_logged_and_old_config_stays(watching, file, caplog):
-    # At one blow: what stays half written for long enough is told of, too.
+def test_invalid_edit_is_logged_and_old_config_stays(running_watcher, file, caplog):
+    # Replaced at once: content that stays half-written for too long is logged, too.
     swap(file, "cooks: [{name: bob, pace: x}]\nmenu: {tea: y}\n")
-    eventually(lambda: "is invalid" in caplog.text)
+    wait_until(lambda: "is invalid" in caplog.text)
     file.with_name("other").touch()
     swap(file, "cooks: [{name: cleo}]\n")
-    eventually(lambda: names() == ["cleo"])
+    wait_until(lambda: names() == ["cleo"])
     assert caplog.text.count("is invalid") == 1
     assert "'pace' must be" in caplog.text
     assert "dish 'tea'" in caplog.text
 
 
-def test_invalid_edit_is_logged_only_once(looking, file, caplog):
+def test_invalid_edit_is_logged_only_once(watcher, file, caplog):
     file.write_text("cooks: 3")
-    looking.poll()
-    assert lines(caplog) == []  # it may be half written
+    watcher.poll()
+    assert watcher_records(caplog) == []  # it may be half written
     for _ in range(3):
-        looking.poll()
+        watcher.poll()
     assert caplog.text.count("the previous configuration stays in force") == 1
-    assert [told.has_lines for told in lines(caplog)] == [True]
+    assert [record.has_lines for record in watcher_records(caplog)] == [True]
     assert names() == ["ann"]
 
 
-def test_deleted_file_is_logged_and_old_config_stays(looking, file, caplog):
+def test_deleted_file_is_logged_and_old_config_stays(watcher, file, caplog):
     file.unlink()
     for _ in range(3):
-        looking.poll()
+        watcher.poll()
     assert caplog.text.count("the file does not exist") == 1
     assert names() == ["ann"]
     file.write_text(COOK)
-    looking.poll()
+    watcher.poll()
     assert "nothing changed" in caplog.text
 
 
-def test_pipe_as_config_file_does_not_block(looking, file, caplog):
+def test_pipe_as_config_file_does_not_block(watcher, file, caplog):
     file.unlink()
     os.mkfifo(file)
     for _ in range(3):
-        looking.poll()
+        watcher.poll()
     assert caplog.text.count("this is not a file but a pipe or a device") == 1
     assert names() == ["ann"]
 
 
-def test_reload_log_names_the_changes(looking, file, caplog):
+def test_reload_log_names_the_changes(watcher, file, caplog):
     file.write_text("cooks: [{name: ann}, {name: bob}]\nmenu: {tea: 1}\n")
-    looking.poll()
+    watcher.poll()
     file.write_text("cooks: [{name: ann, api_key: sk-secret}, {name: cleo}]\n")
-    looking.poll()
-    assert [record.message for record in lines(caplog)] == [
+    watcher.poll()
+    assert [record.message for record in watcher_records(caplog)] == [
         "coulisse.yaml reloaded: cooks: added 'bob'; menu: added 'tea'",
         "coulisse.yaml reloaded: cooks: added 'cleo', removed 'bob', changed 'ann'; "
         "menu: removed 'tea'",
     ]
 
 
-def test_reload_log_mentions_a_new_order(looking, file, caplog):
+def test_reload_log_mentions_a_new_order(watcher, file, caplog):
     for text in ("[{name: ann}, {name: bob}]", "[{name: bob}, {name: ann}]"):
         file.write_text(f"cooks: {text}\n")
-        looking.poll()
-    assert lines(caplog)[-1].message == "coulisse.yaml reloaded: cooks: reordered"
+        watcher.poll()
+    assert (
+        watcher_records(caplog)[-1].message
+        == "coulisse.yaml reloaded: cooks: reordered"
+    )
 
 
-def test_setting_that_needs_restart_keeps_its_value(looking, file, caplog):
+def test_setting_that_needs_restart_keeps_its_value(watcher, file, caplog):
     file.write_text("cooks: [{name: bob}]\nkitchen: {stoves: 4}\n")
-    looking.poll()
+    watcher.poll()
     assert names() == ["bob"]
     assert live.current().get(KITCHEN).stoves == 1
-    assert lines(caplog)[-1].message == "restart to apply the changes in kitchen"
+    assert (
+        watcher_records(caplog)[-1].message == "restart to apply the changes in kitchen"
+    )
     file.write_text("cooks: [{name: bob}]\n")
     caplog.clear()
-    looking.poll()
+    watcher.poll()
     assert "restart" not in caplog.text

@@ -127,7 +127,7 @@ def test_agent_has_its_subagents(
     assert call["calls"][0]["agent"] == "tuned"
 
 
-# What it leaves behind
+# Side effects.
 
 
 def test_run_stores_nothing_but_itself(
@@ -191,7 +191,7 @@ def test_each_conversation_has_a_separate_user(
     assert len({run.batch for run in closed}) == 1
 
 
-# What breaks it off
+# Errors and timeouts.
 
 
 def test_error_keeps_the_earlier_lines(models: ScriptedModels, worker: RunWorker):
@@ -281,7 +281,7 @@ def test_queued_run_can_be_cancelled(models: ScriptedModels, worker: RunWorker):
     assert not models.fake.requests
 
 
-# Workers that die
+# Killed workers.
 
 
 def test_run_of_a_dead_worker_is_resumed(models: ScriptedModels, worker: RunWorker):

@@ -93,7 +93,7 @@ def test_sweep_task_launches_due_tests(models: ScriptedModels, configure):
     close(list(launched))
 
 
-# Runs that are old
+# Expired runs.
 
 
 def test_old_runs_are_deleted(models: ScriptedModels, worker: RunWorker):

@@ -1,4 +1,4 @@
-"""`-c PATH` means the same before settings are read as to the command itself."""
+"""The option `-c PATH`, as the settings and the commands read it."""
 
 import os
 from pathlib import Path

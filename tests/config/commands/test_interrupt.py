@@ -1,4 +1,4 @@
-"""^C before a command is there to hear it."""
+"""^C before a command has started."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""`manage.py overrides`, and what `check` says of them."""
+"""`manage.py overrides`, and the overrides in the output of `manage.py check`."""
 
 import json
 from io import StringIO
@@ -71,8 +71,8 @@ def test_overrides_command_lists_changed_entries(run, agents):
         ["agents", "dan", "dynamic"],
     ]
     assert lines[0].endswith("by user:ada")
-    told = json.loads(run("list", "--json"))
-    assert (told[0]["yaml"], told[1]["label"]) == (BOB, "dynamic")
+    output = json.loads(run("list", "--json"))
+    assert (output[0]["yaml"], output[1]["label"]) == (BOB, "dynamic")
 
 
 def test_overrides_command_shows_diff_and_history(run, agents):
@@ -94,8 +94,10 @@ def test_overrides_command_resets_and_audits(run, agents):
     assert run("reset", "agents", "bob") == "reset agent 'bob' to the YAML file\n"
     assert run("reset", "agents", "dan") == "deleted agent 'dan'\n"
     assert not Override.objects.exists()
-    told = [(entry.action, entry.target) for entry in AuditEntry.objects.order_by("id")]
-    assert told == [("agent.reset", "bob"), ("agent.delete", "dan")]
+    output = [
+        (entry.action, entry.target) for entry in AuditEntry.objects.order_by("id")
+    ]
+    assert output == [("agent.reset", "bob"), ("agent.delete", "dan")]
     assert AuditEntry.objects.first().actor.startswith("command line")
     with pytest.raises(CommandError, match="has no override to reset"):
         run("reset", "agents", "bob")
@@ -121,6 +123,6 @@ def test_check_reports_overrides(run, agents, file):
     assert "\nwith 1 override from the studio\n" in run(command="check")
     assert "3 agents" in run(command="check")
     file.write_text(YAML.replace("openai", "other").replace("x}", "x, kind: openai}"))
-    told = run(command="check")
-    assert "warning: agent 'dan' in the studio is rejected: " in told
-    assert "uses provider 'openai', which is not under providers:" in told
+    output = run(command="check")
+    assert "warning: agent 'dan' in the studio is rejected: " in output
+    assert "uses provider 'openai', which is not under providers:" in output

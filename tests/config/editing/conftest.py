@@ -17,7 +17,7 @@ menu: # of the day
 
 
 @pytest.fixture
-def house(file: Path, settings) -> Path:
+def stored_file(file: Path, settings) -> Path:
     settings.COULISSE_STATE_DIR = file.parent / ".coulisse"
     settings.COULISSE_STATE_DIR.mkdir()
     file.write_text(FILE)

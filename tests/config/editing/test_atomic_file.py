@@ -1,4 +1,4 @@
-"""The file is replaced whole, or not at all."""
+"""Atomic replacement of the file."""
 
 import errno
 import os
@@ -144,7 +144,7 @@ def test_late_external_edit_is_not_lost(target, monkeypatch, is_mounted):
 
 
 def test_nothing_is_written_without_a_lock(target, settings):
-    # Read-only or full, to the one who asks, is much the same as this.
+    # Stands for a read-only or full file system.
     settings.COULISSE_STATE_DIR = target / ".coulisse"
     with (
         pytest.raises(

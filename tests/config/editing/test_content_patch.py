@@ -1,4 +1,4 @@
-"""One value is written anew, and every other character stays as it was."""
+"""Replacing one value; every other character stays the same."""
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ from config.editing.round_trip import (
     text_edits,
 )
 from config.errors import ConfigInvalid
-from tests.config.editing.yaml_samples import DATA, SECTIONS, written
+from tests.config.editing.yaml_samples import DATA, SECTIONS, yaml_files
 
 MANY = settings(max_examples=15, derandomize=True)
 
@@ -29,7 +29,7 @@ def remove(text, place):
     ).decode()
 
 
-def shown(text, place):
+def text_at(text, place):
     doc = document.parse_document(text.encode())
     return text_edits.entry_text(
         doc.source_map, key_paths.find_entry(doc, place), doc.text
@@ -59,14 +59,14 @@ def test_text_around_a_section_is_kept():
 
 
 def test_section_text_is_dedented_with_its_comments():
-    assert shown(FILE, ("kitchen",)) == (
+    assert text_at(FILE, ("kitchen",)) == (
         '# always\nopen: true   # spaces before me\n\nfuel: "gas"\n# stoves: 3'
     )
 
 
 def test_shown_text_can_be_put_back():
     for place in [("kitchen",), ("menu",), ("kitchen", "fuel")]:
-        assert put(FILE, place, shown(FILE, place)) == FILE
+        assert put(FILE, place, text_at(FILE, place)) == FILE
 
 
 def test_line_endings_of_the_file_are_kept():
@@ -105,7 +105,7 @@ def test_alias_is_replaced_without_its_anchor():
 
 def test_flow_map_becomes_block_lines():
     text = "a: {k: 1,\n  l: 2} # here\nb: 1\n"
-    assert shown(text, ("a",)) == "{k: 1,\n  l: 2}"
+    assert text_at(text, ("a",)) == "{k: 1,\n  l: 2}"
     assert put(text, ("a",), "k: 3\nl: 4") == "a:  # here\n  k: 3\n  l: 4\nb: 1\n"
     assert put(text, ("a",), "{}") == "a: {} # here\nb: 1\n"
 
@@ -179,7 +179,7 @@ def test_list_entries_are_found_by_name():
 
 def test_multi_line_text_keeps_its_lines():
     text = "a:\n  b: |\n    one\n\n      two\n  c: 1\n"
-    assert shown(text, ("a",)) == "b: |\n  one\n\n    two\nc: 1"
+    assert text_at(text, ("a",)) == "b: |\n  one\n\n    two\nc: 1"
     assert put(text, ("a", "b"), "|\n  three\n") == "a:\n  b: |\n    three\n  c: 1\n"
 
 
@@ -222,25 +222,25 @@ def test_merged_keys_are_edited_only_at_their_own_place():
 
 
 @MANY
-@given(written())
+@given(yaml_files())
 def test_shown_text_equals_the_data(sample):
     data, text = sample
     doc = document.parse_document(text.encode())
     assert data_merge.is_same(doc.data, data)
     for key in SECTIONS:
-        assert put(text, (key,), shown(text, (key,))) == text
+        assert put(text, (key,), text_at(text, (key,))) == text
 
 
 @MANY
 @given(
-    written(),
+    yaml_files(),
     st.sampled_from(SECTIONS),
-    written(st.fixed_dictionaries({"new": DATA})),
+    yaml_files(st.fixed_dictionaries({"new": DATA})),
 )
 def test_any_value_can_be_put_anywhere(sample, key, other):
     data, text = sample
     (new, new_text) = other
-    piece = shown(new_text, ("new",))
+    piece = text_at(new_text, ("new",))
     if not piece.strip():
         return
     after = document.parse_document(put(text, (key,), piece).encode())
@@ -248,7 +248,7 @@ def test_any_value_can_be_put_anywhere(sample, key, other):
 
 
 @MANY
-@given(written(), st.sampled_from(SECTIONS))
+@given(yaml_files(), st.sampled_from(SECTIONS))
 def test_any_section_can_be_removed(sample, key):
     data, text = sample
     after = document.parse_document(remove(text, (key,)).encode())

@@ -1,4 +1,4 @@
-"""Data is written into a text by changing what differs."""
+"""Writing data into a text by changing only the differences."""
 
 import pytest
 from hypothesis import given, settings
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from config.editing import content_patch
 from config.editing.round_trip import data_merge, document, text_edits
 from config.errors import ConfigInvalid
-from tests.config.editing.yaml_samples import DATA, SECTIONS, written
+from tests.config.editing.yaml_samples import DATA, SECTIONS, yaml_files
 
 MANY = settings(max_examples=15, derandomize=True)
 
@@ -107,7 +107,7 @@ def test_quoted_text_stays_quoted():
 
 
 @MANY
-@given(written(), st.sampled_from(SECTIONS), DATA)
+@given(yaml_files(), st.sampled_from(SECTIONS), DATA)
 def test_merged_text_parses_to_the_new_data(sample, key, new):
     data, text = sample
     after = document.parse_document(merge(text, (key,), new).encode())
@@ -118,7 +118,7 @@ def test_merged_text_parses_to_the_new_data(sample, key, new):
 
 
 @MANY
-@given(written(), st.data())
+@given(yaml_files(), st.data())
 def test_minimal_merge_succeeds_for_any_data(sample, draw):
     data, text = sample
     key = draw.draw(st.sampled_from(SECTIONS))

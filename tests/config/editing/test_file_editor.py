@@ -1,4 +1,4 @@
-"""Edits of the file: judged whole, one at a time, of what may be changed."""
+"""Edits of the file: validated as a whole, one at a time."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ from tests.config.conftest import MENU
 from tests.config.editing.conftest import FILE
 
 
-def test_file_is_shown_with_masked_secrets(house):
+def test_file_is_shown_with_masked_secrets(stored_file):
     shown = config_file.read_file()
     assert shown.text == FILE.replace("ann-secret", "••••••••")
     assert shown.data["cooks"][0]["api_key"] == "••••••••"
@@ -30,33 +30,33 @@ def test_file_is_shown_with_masked_secrets(house):
     assert shown.line_of(("menu",)) == (8, 2)
 
 
-def test_section_text_can_be_written(house):
+def test_section_text_can_be_written(stored_file):
     after = file_editor.put_text(
         ("menu",), "soup: 4 # more\n", version=config_file.read_file().version
     )
-    assert house.read_text() == FILE.replace("soup: 3", "soup: 4 # more")
+    assert stored_file.read_text() == FILE.replace("soup: 3", "soup: 4 # more")
     assert after.version == config_file.read_file().version
-    assert loader.load_file(house).get(MENU) == {"soup": 4}
+    assert loader.load_file(stored_file).get(MENU) == {"soup": 4}
 
 
-def test_watcher_loads_a_studio_write_like_an_edit(house):
+def test_watcher_loads_a_studio_write_like_an_edit(stored_file):
     watcher = live.ConfigWatcher()
     file_editor.put_text(("menu",), "soup: 5")
     watcher.poll()
     assert live.current().get(MENU) == {"soup": 5}
 
 
-def test_write_validates_the_whole_file_first(house):
+def test_write_validates_the_whole_file_first(stored_file):
     with pytest.raises(ConfigInvalid, match="'soup', which is not on it"):
         file_editor.put_text(("menu",), "cake: 1")
     with pytest.raises(ConfigInvalid, match=r"coulisse\.yaml:8:3: dish 'soup'"):
         file_editor.put_text(("menu",), "soup: many")
     with pytest.raises(ConfigInvalid, match="cooks"):
         file_editor.remove_entry(("cooks",))
-    assert house.read_text() == FILE
+    assert stored_file.read_text() == FILE
 
 
-def test_problems_have_line_and_column(house):
+def test_problems_have_line_and_column(stored_file):
     def lines(problems):
         return [(p.position.line, p.position.column) for p in problems]
 
@@ -72,9 +72,9 @@ def test_problems_have_line_and_column(house):
     assert file_editor.check_text(config_file.read_file().text) == []
 
 
-def test_changed_file_is_not_overwritten(house):
+def test_changed_file_is_not_overwritten(stored_file):
     shown = config_file.read_file().version
-    house.write_text(FILE + "# by hand\n")
+    stored_file.write_text(FILE + "# by hand\n")
     for change in (
         lambda: file_editor.put_text(("menu",), "soup: 4", version=shown),
         lambda: file_editor.put_data(("menu",), {"soup": 4}, version=shown),
@@ -83,72 +83,72 @@ def test_changed_file_is_not_overwritten(house):
     ):
         with pytest.raises(FileChanged):
             change()
-    assert house.read_text() == FILE + "# by hand\n"
+    assert stored_file.read_text() == FILE + "# by hand\n"
     file_editor.put_text(("menu",), "soup: 4")
-    assert house.read_text().endswith("soup: 4\n# by hand\n")
+    assert stored_file.read_text().endswith("soup: 4\n# by hand\n")
 
 
-def test_concurrent_external_edit_is_not_lost(house):
+def test_concurrent_external_edit_is_not_lost(stored_file):
     def record(write):
-        house.write_text(FILE + "# by hand\n")
+        stored_file.write_text(FILE + "# by hand\n")
         return write()
 
     with pytest.raises(FileChanged):
         file_editor.put_text(("menu",), "soup: 4", record=record)
-    assert house.read_text() == FILE + "# by hand\n"
+    assert stored_file.read_text() == FILE + "# by hand\n"
 
 
-def test_unrecorded_change_is_undone(house):
+def test_unrecorded_change_is_undone(stored_file):
     def record(write):
         assert write().text_at(("menu",)) == "soup: 4"
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="disk is full"):
         file_editor.put_text(("menu",), "soup: 4", record=record)
-    assert house.read_text() == FILE
+    assert stored_file.read_text() == FILE
 
 
-def test_undo_keeps_a_concurrent_external_edit(house):
+def test_undo_keeps_a_concurrent_external_edit(stored_file):
     def record(write):
         write()
-        house.write_text(FILE + "# by hand\n")
+        stored_file.write_text(FILE + "# by hand\n")
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="disk is full"):
         file_editor.put_text(("menu",), "soup: 4", record=record)
-    assert house.read_text() == FILE + "# by hand\n"
+    assert stored_file.read_text() == FILE + "# by hand\n"
 
 
-def test_failed_undo_is_logged(house, caplog):
+def test_failed_undo_is_logged(stored_file, caplog):
     def record(write):
         write()
-        house.chmod(0o444)
+        stored_file.chmod(0o444)
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="disk is full"):
         file_editor.put_text(("menu",), "soup: 4", record=record)
-    assert "soup: 4" in house.read_text()
+    assert "soup: 4" in stored_file.read_text()
     assert "could not undo an unrecorded change of coulisse.yaml" in caplog.text
 
 
-def test_entries_can_be_added_and_removed(house):
+def test_entries_can_be_added_and_removed(stored_file):
     file_editor.add_entry(("menu", "cake"), "5")
-    assert house.read_text() == FILE + "  cake: 5\n"
+    assert stored_file.read_text() == FILE + "  cake: 5\n"
     with pytest.raises(EntryTaken, match="'cake' already exists under menu:"):
         file_editor.add_entry(("menu", "cake"), "6")
     file_editor.remove_entry(("menu", "cake"))
-    assert house.read_text() == FILE
+    assert stored_file.read_text() == FILE
     with pytest.raises(EntryUnknown, match="'cake' does not exist under menu:"):
         file_editor.remove_entry(("menu", "cake"))
     file_editor.add_entry(("cooks", "cy"), "name: cy\nspeciality: tea\n")
-    assert "  - name: cy\n    speciality: tea\n" in house.read_text()
+    assert "  - name: cy\n    speciality: tea\n" in stored_file.read_text()
 
 
-def test_add_entry_creates_a_missing_section(house):
+def test_add_entry_creates_a_missing_section(stored_file):
     file_editor.remove_entry(("cooks", "ann"))
     file_editor.remove_entry(("menu",))
     file_editor.add_entry(("menu", "tea"), "1")
-    assert house.read_text().endswith("  - name: bob\n\nmenu:\n  tea: 1\n")
+    assert stored_file.read_text().endswith("  - name: bob\n\nmenu:\n  tea: 1\n")
 
 
 def test_split_name_separates_the_name_field():
@@ -159,24 +159,24 @@ def test_split_name_separates_the_name_field():
         file_editor.split_name("size: 2", ("name",))
 
 
-def test_masked_secrets_are_kept_on_save(house):
+def test_masked_secrets_are_kept_on_save(stored_file):
     shown = config_file.read_file()
     file_editor.write_text(shown.text)
     file_editor.write_data(shown.data)
     file_editor.put_text(("cooks",), shown.text_at(("cooks",)))
     file_editor.put_data(("cooks",), shown.data_at(("cooks",)))
-    assert house.read_text() == FILE
+    assert stored_file.read_text() == FILE
     typed = shown.text_at(("cooks",)).replace("the first", "still the first")
     file_editor.put_text(("cooks",), typed)
-    assert house.read_text() == FILE.replace("the first", "still the first")
+    assert stored_file.read_text() == FILE.replace("the first", "still the first")
     with pytest.raises(ConfigInvalid, match="this is a mask"):
         file_editor.put_text(("cooks",), typed.replace("name: ann", "name: eve"))
 
 
-def test_unreadable_file_shows_the_last_valid_copy(house):
+def test_unreadable_file_shows_the_last_valid_copy(stored_file):
     live.load_at_start()
     broken = FILE + "menu: {\n"
-    house.write_text(broken)
+    stored_file.write_text(broken)
     shown = config_file.read_file()
     assert shown.is_broken
     assert shown.text == FILE.replace("ann-secret", "••••••••")
@@ -184,12 +184,12 @@ def test_unreadable_file_shows_the_last_valid_copy(house):
     with pytest.raises(ConfigInvalid):
         file_editor.put_text(("menu",), "soup: 4")
     file_editor.write_text(shown.text, version=shown.version)
-    assert house.read_text() == FILE
+    assert stored_file.read_text() == FILE
 
 
-def test_deleted_file_can_be_restored(house):
+def test_deleted_file_can_be_restored(stored_file):
     live.load_at_start()
-    house.unlink()
+    stored_file.unlink()
     shown = config_file.read_file()
     assert shown.is_missing
     assert shown.text == FILE.replace("ann-secret", "••••••••")
@@ -198,84 +198,87 @@ def test_deleted_file_can_be_restored(house):
     with pytest.raises(ConfigInvalid, match="save the whole file"):
         file_editor.put_text(("menu",), "soup: 4")
     assert not file_editor.write_text(shown.text, version=shown.version).is_missing
-    assert house.read_text() == FILE
+    assert stored_file.read_text() == FILE
 
 
-def test_recreated_file_is_not_overwritten(house):
+def test_recreated_file_is_not_overwritten(stored_file):
     def record(write):
-        house.write_text("# by hand\n")
+        stored_file.write_text("# by hand\n")
         return write()
 
     live.load_at_start()
-    house.unlink()
+    stored_file.unlink()
     with pytest.raises(FileChanged):
         file_editor.write_text(FILE, record=record)
-    assert house.read_text() == "# by hand\n"
+    assert stored_file.read_text() == "# by hand\n"
 
 
-def test_unrecorded_restore_is_undone(house):
+def test_unrecorded_restore_is_undone(stored_file):
     def record(write):
         write()
         raise OSError("the disk is full")
 
     live.load_at_start()
-    house.unlink()
+    stored_file.unlink()
     with pytest.raises(OSError, match="disk is full"):
         file_editor.write_text(FILE, record=record)
-    assert not house.exists()
+    assert not stored_file.exists()
 
 
-def test_dangling_symlink_is_not_replaced(house):
+def test_dangling_symlink_is_not_replaced(stored_file):
     live.load_at_start()
-    house.unlink()
-    house.symlink_to("elsewhere.yaml")
+    stored_file.unlink()
+    stored_file.symlink_to("elsewhere.yaml")
     with pytest.raises(ConfigInvalid, match="the file does not exist"):
         config_file.read_file()
 
 
 @pytest.mark.parametrize("nothing", ["", " \n", "null\n", "~"])
-def test_empty_section_is_removed(house, nothing):
-    house.write_text(FILE + "vars: {a: b}\n")
+def test_empty_section_is_removed(stored_file, nothing):
+    stored_file.write_text(FILE + "vars: {a: b}\n")
     file_editor.put_text(("vars",), nothing)
-    assert house.read_text() == FILE
+    assert stored_file.read_text() == FILE
 
 
-def test_empty_section_can_be_saved_unchanged(house):
+def test_empty_section_can_be_saved_unchanged(stored_file):
     text = FILE + "vars:\n  # none yet\n"
-    house.write_text(text)
+    stored_file.write_text(text)
     file_editor.put_text(("vars",), config_file.read_file().text_at(("vars",)))
-    assert house.read_text() == text
+    assert stored_file.read_text() == text
     file_editor.remove_entry(("vars",))
-    assert house.read_text().rstrip().removesuffix("# none yet").rstrip() + "\n" == FILE
+    assert (
+        stored_file.read_text().rstrip().removesuffix("# none yet").rstrip() + "\n"
+        == FILE
+    )
 
 
-def test_removed_section_can_be_saved_again(house):
-    house.write_text(FILE + "vars: {a: b}\n")
+def test_removed_section_can_be_saved_again(stored_file):
+    stored_file.write_text(FILE + "vars: {a: b}\n")
     file_editor.put_data(("vars",), None)
-    assert house.read_text() == FILE
+    assert stored_file.read_text() == FILE
     file_editor.put_data(("vars",), None)
-    assert house.read_text() == FILE
+    assert stored_file.read_text() == FILE
 
 
-def test_invalid_file_can_be_fixed(house):
+def test_invalid_file_can_be_fixed(stored_file):
     live.load_at_start()
-    house.write_text(FILE.replace("soup: 3", "soup: lots"))
+    stored_file.write_text(FILE.replace("soup: 3", "soup: lots"))
     assert not config_file.read_file().is_broken
     file_editor.put_text(("menu",), "soup: 3")
-    assert house.read_text() == FILE
+    assert stored_file.read_text() == FILE
 
 
-def test_file_size_limit_applies_to_writes(house):
+def test_file_size_limit_applies_to_writes(stored_file):
     row = "# " + "x" * 98 + "\n"
     big = FILE + row * 600
-    house.write_text(big)
+    stored_file.write_text(big)
     file_editor.put_text(("menu",), "soup: 4")
-    assert house.read_text() == big.replace("soup: 3", "soup: 4")
+    assert stored_file.read_text() == big.replace("soup: 3", "soup: 4")
     with pytest.raises(ConfigInvalid, match="1 MiB"):
         file_editor.write_text(FILE + row * (2**20 // len(row)))
 
 
-def test_parallel_writes_are_all_kept(house):
+def test_parallel_writes_are_all_kept(stored_file):
     threads = [
         threading.Thread(target=file_editor.add_entry, args=(("menu", f"dish{i}"), "1"))
         for i in range(8)
@@ -284,19 +287,19 @@ def test_parallel_writes_are_all_kept(house):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(loader.load_file(house).get(MENU)) == 9
+    assert len(loader.load_file(stored_file).get(MENU)) == 9
 
 
-def test_writes_wait_for_the_lock_of_other_processes(house):
+def test_writes_wait_for_the_lock_of_other_processes(stored_file):
     """Another process has the lock; this one writes after it has let go."""
-    lock = house.parent / ".coulisse" / atomic_file.LOCK_FILE
+    lock = stored_file.parent / ".coulisse" / atomic_file.LOCK_FILE
     script = (
         "import fcntl, os, sys\n"
         f"d = os.open({str(lock)!r}, os.O_RDWR)\n"
         "fcntl.flock(d, fcntl.LOCK_EX)\n"
         "print('locked', flush=True)\n"
         "sys.stdin.read()\n"
-        f"open({str(house)!r}, 'a').write('# by another\\n')\n"
+        f"open({str(stored_file)!r}, 'a').write('# by another\\n')\n"
     )
     with atomic_file.lock_writes():
         pass
@@ -311,7 +314,7 @@ def test_writes_wait_for_the_lock_of_other_processes(house):
             target=file_editor.put_text, args=(("menu",), "soup: 4")
         )
         thread.start()
-        assert house.read_text() == FILE
+        assert stored_file.read_text() == FILE
         other.stdin.close()
         thread.join()
-    assert house.read_text().endswith("soup: 4\n# by another\n")
+    assert stored_file.read_text().endswith("soup: 4\n# by another\n")

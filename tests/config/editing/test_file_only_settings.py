@@ -26,15 +26,15 @@ def may_all(config):
 
 
 @pytest.fixture
-def guarded(house, settings):
+def file_only_menu(stored_file, settings):
     here = "tests.config.editing.test_file_only_settings"
     settings.COULISSE_SECTIONS = [
         f"{here}.BAND" if path.endswith(".MENU") else path
         for path in settings.COULISSE_SECTIONS
     ]
     settings.COULISSE_MAY_CHANGE_COMMANDS = f"{here}.may_all"
-    house.write_text(FILE + "  gun: 100\nvars: {n: '7'}\n")
-    return house
+    stored_file.write_text(FILE + "  gun: 100\nvars: {n: '7'}\n")
+    return stored_file
 
 
 @pytest.mark.parametrize(
@@ -49,42 +49,42 @@ def guarded(house, settings):
         lambda: file_editor.write_text(FILE),
     ],
 )
-def test_file_only_setting_cannot_be_changed(guarded, change):
-    before = guarded.read_text()
+def test_file_only_setting_cannot_be_changed(file_only_menu, change):
+    before = file_only_menu.read_text()
     with pytest.raises(
         FileOnlySetting, match=r"dish '\w+'.*studio: \{allow_commands: true\}"
     ):
         change()
-    assert guarded.read_text() == before
+    assert file_only_menu.read_text() == before
 
 
-def test_file_only_setting_cannot_be_changed_by_snippet(guarded):
-    guarded.write_text(FILE + "  bomb: 9${vars.n}\nvars: {n: '7'}\n")
+def test_file_only_setting_cannot_be_changed_by_snippet(file_only_menu):
+    file_only_menu.write_text(FILE + "  bomb: 9${vars.n}\nvars: {n: '7'}\n")
     with pytest.raises(FileOnlySetting, match="'bomb'"):
         file_editor.put_text(("vars",), "n: '97'")
 
 
-def test_other_settings_can_be_changed(guarded):
+def test_other_settings_can_be_changed(file_only_menu):
     file_editor.put_text(("menu",), "soup: 4\ngun: 100\n")
-    assert "soup: 4" in guarded.read_text()
+    assert "soup: 4" in file_only_menu.read_text()
 
 
-def test_file_only_setting_can_be_unlocked_in_the_file(guarded):
-    guarded.write_text(guarded.read_text() + "kitchen: {open: false}\n")
+def test_file_only_setting_can_be_unlocked_in_the_file(file_only_menu):
+    file_only_menu.write_text(file_only_menu.read_text() + "kitchen: {open: false}\n")
     file_editor.put_text(("menu", "gun"), "200")
-    assert loader.load_file(guarded).get(MENU)["gun"] == 200
+    assert loader.load_file(file_only_menu).get(MENU)["gun"] == 200
 
 
-def test_edit_cannot_unlock_its_own_setting(guarded):
+def test_edit_cannot_unlock_its_own_setting(file_only_menu):
     with pytest.raises(FileOnlySetting):
         file_editor.write_text(
             FILE + "  gun: 101\nvars: {n: '7'}\nkitchen: {open: false}\n"
         )
 
 
-def test_file_only_check_of_invalid_file_uses_last_valid(guarded):
+def test_file_only_check_of_invalid_file_uses_last_valid(file_only_menu):
     live.load_at_start()
-    guarded.write_text(guarded.read_text() + "oven: 1\n")
+    file_only_menu.write_text(file_only_menu.read_text() + "oven: 1\n")
     with pytest.raises(FileOnlySetting):
         file_editor.write_text(FILE + "  gun: 101\nvars: {n: '7'}\n")
     assert last_valid_copy.read_copy() is not None

@@ -1,4 +1,4 @@
-"""Places in the file as one text."""
+"""Paths of keys as text."""
 
 import pytest
 from hypothesis import given

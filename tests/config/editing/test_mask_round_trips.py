@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from config.editing import content_patch, secret_masks
 from config.editing.round_trip import document
 from config.errors import ConfigInvalid
-from tests.config.editing.vault_sections import kept, said, shown
-from tests.config.editing.yaml_samples import written
+from tests.config.editing.vault_sections import masked, parsed, restored
+from tests.config.editing.yaml_samples import yaml_files
 
 pytestmark = pytest.mark.usefixtures("vault_sections")
 MANY = settings(max_examples=15, derandomize=True)
@@ -58,29 +58,29 @@ def secrets_of(value, path=()):
 
 
 @MANY
-@given(written(FILES))
+@given(yaml_files(FILES))
 def test_masking_round_trip_keeps_every_secret(sample):
     _, text = sample
-    assert "s3cr3t" not in shown(text)
-    assert kept(shown(text), text) == text
+    assert "s3cr3t" not in masked(text)
+    assert restored(masked(text), text) == text
 
 
 @MANY
-@given(written(FILES), st.data())
+@given(yaml_files(FILES), st.data())
 def test_any_edit_keeps_each_secret_or_is_refused(sample, draw):
     data, text = sample
     doc = document.parse_document(text.encode())
     wanted = secret_masks.masked_data(doc)["vaults"]
     for _ in range(draw.draw(st.integers(1, 3))):
-        wanted = edited(wanted, draw.draw)
+        wanted = edit_vaults(wanted, draw.draw)
     before = secrets_of(data["vaults"])
-    masked = {path for path, it in walked(wanted) if it == MASK}
+    masked = {path for path, it in walk(wanted) if it == MASK}
     try:
         content = content_patch.put_data(doc, ("vaults",), wanted)
     except ConfigInvalid:
         assert masked - before.keys()
         return
-    after = said(content.decode())["vaults"]
+    after = parsed(content.decode())["vaults"]
     assert MASK not in content.decode()
     for path in masked:
         assert secrets_of(after)[path] == before[path]
@@ -90,18 +90,18 @@ def test_any_edit_keeps_each_secret_or_is_refused(sample, draw):
     )
 
 
-def walked(value, path=()):
+def walk(value, path=()):
     if isinstance(value, dict):
         for key, it in value.items():
-            yield from walked(it, (*path, key))
+            yield from walk(it, (*path, key))
     elif isinstance(value, list):
         for it in value:
-            yield from walked(it, (*path, it["name"]))
+            yield from walk(it, (*path, it["name"]))
     else:
         yield (path[:-1] if path[-1:] == ("name",) else path), value
 
 
-def edited(vaults, draw):
+def edit_vaults(vaults, draw):
     """Return vaults with one change somebody might make."""
     vaults = copy.deepcopy(vaults)
     if not vaults:

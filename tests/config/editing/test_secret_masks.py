@@ -10,7 +10,7 @@ from config.editing import content_patch, secret_masks, secret_restoration
 from config.editing.round_trip import document
 from config.errors import ConfigInvalid
 from tests import growth
-from tests.config.editing.vault_sections import kept, said, shown
+from tests.config.editing.vault_sections import masked, parsed, restored
 
 pytestmark = pytest.mark.usefixtures("vault_sections")
 MANY = settings(max_examples=15, derandomize=True)
@@ -47,7 +47,7 @@ loose:
 
 
 def test_secrets_are_masked_in_place():
-    assert shown(FILE) == (
+    assert masked(FILE) == (
         FILE.replace("hunter2", MASK)
         .replace("hunter1", MASK)
         .replace('"front key"', MASK)
@@ -63,17 +63,17 @@ def test_secrets_are_masked_in_place():
 
 
 def test_masked_text_can_be_saved_again():
-    assert kept(shown(FILE), FILE) == FILE.replace("'back key'", "'back key'")
+    assert restored(masked(FILE), FILE) == FILE.replace("'back key'", "'back key'")
 
 
 def test_masked_text_is_valid_yaml():
     text = "loose: {auth: 'Bearer ${TOKEN:-fallback1}', plain: words}\n"
-    told = shown(text)
-    assert told == text.replace("fallback1", MASK).replace("'", '"')
-    assert YAML(typ="safe").load(told) == secret_masks.masked_data(
+    masked_text = masked(text)
+    assert masked_text == text.replace("fallback1", MASK).replace("'", '"')
+    assert YAML(typ="safe").load(masked_text) == secret_masks.masked_data(
         document.parse_document(text.encode())
     )
-    assert kept(told, text).replace('"', "'") == text
+    assert restored(masked_text, text).replace('"', "'") == text
 
 
 def in_comments(count: int) -> str:
@@ -114,7 +114,7 @@ def test_masked_data_has_the_same_masks():
 
 def test_placeholders_are_not_masked():
     text = "vaults: {a: {password: '${PASSWORD}', note: '${NOTE}'}}\n"
-    assert shown(text) == text
+    assert masked(text) == text
 
 
 def test_mask_keeps_its_secret_when_the_entry_moves():
@@ -126,7 +126,7 @@ vaults:
     - name: front
       key: {MASK}
 """
-    assert said(kept(typed, FILE))["vaults"]["main"]["doors"] == [
+    assert parsed(restored(typed, FILE))["vaults"]["main"]["doors"] == [
         {"key": "back key", "name": "back"},
         {"name": "front", "key": "front key"},
     ]
@@ -147,14 +147,16 @@ vaults:
 )
 def test_mask_without_a_secret_is_refused(typed, place):
     with pytest.raises(ConfigInvalid, match=place) as caught:
-        kept(typed, FILE)
+        restored(typed, FILE)
     assert all(p.code == "coulisse.E016" for p in caught.value.problems)
     assert caught.value.problems[0].position.line == 1
 
 
 def test_refusal_shows_no_secret():
     with pytest.raises(ConfigInvalid) as caught:
-        kept(f"vaults: {{x: {{password: {MASK}}}, main: {{password: zebra}}}}", FILE)
+        restored(
+            f"vaults: {{x: {{password: {MASK}}}, main: {{password: zebra}}}}", FILE
+        )
     assert "hunter" not in str(caught.value)
     assert "zebra" not in str(caught.value)
 
@@ -165,44 +167,44 @@ def test_unnamed_entries_are_matched_by_content():
         f"vaults: {{a: {{doors: [{{colour: blue, key: {MASK}}}, "
         f"{{colour: red, key: {MASK}}}]}}}}\n"
     )
-    assert said(kept(typed, text))["vaults"]["a"]["doors"] == [
+    assert parsed(restored(typed, text))["vaults"]["a"]["doors"] == [
         {"colour": "blue", "key": "b"},
         {"colour": "red", "key": "r"},
     ]
-    changed = shown(text).replace("blue", "green")
-    assert said(kept(changed, text))["vaults"]["a"]["doors"][1]["key"] == "b"
+    changed = masked(text).replace("blue", "green")
+    assert parsed(restored(changed, text))["vaults"]["a"]["doors"][1]["key"] == "b"
     with pytest.raises(ConfigInvalid):
-        kept(changed.replace("red", "white"), text)
+        restored(changed.replace("red", "white"), text)
 
 
 def test_names_that_look_like_secrets_are_shown():
     door = "{name: sk-0123456789abcdef0123, key: x}"
     text = f"vaults: {{a: {{doors: [{door}, {{name: b, key: y}}]}}}}\n"
-    assert shown(text) == text.replace("x}", f"{MASK}}}").replace("y}", f"{MASK}}}")
-    assert kept(shown(text), text) == text
+    assert masked(text) == text.replace("x}", f"{MASK}}}").replace("y}", f"{MASK}}}")
+    assert restored(masked(text), text) == text
 
 
 def test_lists_of_secrets_are_matched_by_position():
     text = "vaults: {a: {doors: [{name: x, codes: [one, two, three]}]}}\n"
-    typed = shown(text).replace(f"[{MASK}, {MASK}, {MASK}]", f"[{MASK}, new, {MASK}]")
-    codes = said(kept(typed, text))["vaults"]["a"]["doors"][0]["codes"]
+    typed = masked(text).replace(f"[{MASK}, {MASK}, {MASK}]", f"[{MASK}, new, {MASK}]")
+    codes = parsed(restored(typed, text))["vaults"]["a"]["doors"][0]["codes"]
     assert codes == ["one", "new", "three"]
     with pytest.raises(ConfigInvalid):
-        kept(shown(text).replace(f"{MASK}, ", "", 1), text)
+        restored(masked(text).replace(f"{MASK}, ", "", 1), text)
 
 
 def test_repeated_secret_is_masked_everywhere():
     text = (
         "vaults:\n  a:\n    password: swordfish\n    note: say swordfish\n# swordfish\n"
     )
-    assert "swordfish" not in shown(text)
-    assert kept(shown(text), text) == text
+    assert "swordfish" not in masked(text)
+    assert restored(masked(text), text) == text
 
 
 def test_aliased_secret_is_masked_at_its_anchor():
     text = "loose: {word: &w swordfish}\nvaults: {a: {password: *w}}\n"
-    assert shown(text) == text.replace("swordfish", MASK)
-    assert kept(shown(text), text) == text
+    assert masked(text) == text.replace("swordfish", MASK)
+    assert restored(masked(text), text) == text
     assert (
         secret_masks.masked_data(document.parse_document(text.encode()))["loose"][
             "word"
@@ -216,8 +218,8 @@ def test_argument_after_a_secret_option_is_masked():
         "vaults:\n  a:\n    extra:\n"
         "      args: [--password, hunter2, --verbose, -v, --token, ${T}, --key, -n]\n"
     )
-    assert shown(text) == text.replace("hunter2", MASK)
-    assert kept(shown(text), text) == text
+    assert masked(text) == text.replace("hunter2", MASK)
+    assert restored(masked(text), text) == text
 
 
 def test_list_under_a_secret_name_is_masked():
@@ -226,22 +228,22 @@ def test_list_under_a_secret_name_is_masked():
         "    extra: {api_tokens: [hunter2, [hunter3]], words: [plain]}\n"
         "    key_words: [shown]\n"
     )
-    assert shown(text) == text.replace("hunter2", MASK).replace("hunter3", MASK)
-    assert kept(shown(text), text) == text
+    assert masked(text) == text.replace("hunter2", MASK).replace("hunter3", MASK)
+    assert restored(masked(text), text) == text
 
 
-@pytest.mark.parametrize("said", ["[hunter2]", "{text: hunter2}", "[{a: [hunter2]}]"])
-def test_secret_of_the_wrong_type_is_masked(said):
-    text = f"vaults: {{a: {{password: {said}, note: plain}}}}\n"
-    assert shown(text) == text.replace("hunter2", MASK)
-    assert kept(shown(text), text) == text
+@pytest.mark.parametrize("value", ["[hunter2]", "{text: hunter2}", "[{a: [hunter2]}]"])
+def test_secret_of_the_wrong_type_is_masked(value):
+    text = f"vaults: {{a: {{password: {value}, note: plain}}}}\n"
+    assert masked(text) == text.replace("hunter2", MASK)
+    assert restored(masked(text), text) == text
 
 
 def test_multi_line_secret_moves_with_its_lines():
     text = "vaults:\n  a:\n    password: |\n      -- BEGIN\n      abc\n    note: x\n"
     typed = f"vaults:\n    a:\n        note: y\n        password: {MASK}\n"
-    after = kept(typed, text)
-    assert said(after)["vaults"]["a"] == {"note": "y", "password": "-- BEGIN\nabc\n"}
+    after = restored(typed, text)
+    assert parsed(after)["vaults"]["a"] == {"note": "y", "password": "-- BEGIN\nabc\n"}
     assert "password: |\n" in after
 
 
@@ -250,7 +252,7 @@ def test_masked_data_keeps_secrets_of_other_entries():
     data = secret_masks.masked_data(doc)["vaults"]
     data["main"]["note"] = "new"
     data["main"]["doors"].reverse()
-    after = said(content_patch.put_data(doc, ("vaults",), data).decode())
+    after = parsed(content_patch.put_data(doc, ("vaults",), data).decode())
     assert after["vaults"]["main"]["password"] == "hunter2"
     assert after["vaults"]["main"]["doors"] == [
         {"name": "back", "key": "back key", "colour": "red"},

@@ -1,4 +1,4 @@
-"""Sections with secrets of every kind, and what the tests ask about them."""
+"""Sample sections with secrets of every kind, and helpers for masks."""
 
 from typing import Any
 
@@ -38,15 +38,15 @@ LOOSE: Section[dict[str, str]] = Section(
 )
 
 
-def shown(text):
+def masked(text):
     return secret_masks.masked_content(document.parse_document(text.encode())).decode()
 
 
-def kept(typed, text):
+def restored(submitted, text):
     return secret_restoration.restore_content(
-        typed.encode(), document.parse_document(text.encode()), "file"
+        submitted.encode(), document.parse_document(text.encode()), "file"
     ).decode()
 
 
-def said(text):
+def parsed(text):
     return document.parse_document(text.encode()).data

@@ -1,4 +1,4 @@
-"""Hypothesis writes YAML as people do: in any style, with comments, any line ends."""
+"""Hypothesis strategies for YAML files in every style, with comments."""
 
 import json
 
@@ -31,7 +31,7 @@ FILES = st.fixed_dictionaries(dict.fromkeys(SECTIONS, DATA))
 
 
 @st.composite
-def written(draw, files=FILES):
+def yaml_files(draw, files=FILES):
     """Return data and a text that says it, somehow."""
     data = draw(files)
     line_end = draw(st.sampled_from(["\n", "\n", "\r\n"]))

@@ -1,4 +1,4 @@
-"""A process that starts while the file is broken serves what was valid last."""
+"""A start with an invalid file uses the last valid copy."""
 
 import pytest
 

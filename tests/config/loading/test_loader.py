@@ -28,7 +28,7 @@ def test_missing_section_has_its_default(file):
 
 
 def test_single_section_loads_without_the_others(settings):
-    # Neither sections nor checks are loaded: their apps may not be.
+    # No section or check is imported, because their apps may not be loaded.
     settings.COULISSE_SECTIONS = ["nowhere.at_all"]
     settings.COULISSE_CHECKS = ["nowhere.at_all"]
     text = b"cooks: [{name: 5, boss: nobody}]\nmenu: {tea: '${vars.x}'}\nvars: {x: 3}\n"
@@ -118,7 +118,7 @@ def test_references_are_checked(refusal):
 def test_valid_sections_are_checked_beside_invalid_ones(load):
     text = "cooks: [{name: ann, boss: zoe, dishes: [pie]}]\n"
     assert codes(load, text) == ["coulisse.E901", "coulisse.E902"]
-    # The menu is unknown now, so nothing is said about what is on it.
+    # The menu is invalid, so references to it are not checked.
     assert codes(load, text + "menu: 3\n") == ["coulisse.E009"]
     assert codes(load, text + "kitchen: 3\n") == [
         "coulisse.E901",
@@ -135,11 +135,11 @@ def test_merged_problem_is_reported_at_its_source(refusal):
 
 def test_problem_list_is_truncated_with_a_count(refusal):
     cooks = "".join(f"  - {{name: c{n}, boss: b{n}, pacee: 1}}\n" for n in range(1000))
-    told = refusal(f"cooks:\n{cooks}").splitlines()
-    assert told[0].startswith("coulisse.yaml:2:26: cook 'c0': 'pacee' is not a known")
-    assert told[0].endswith("; did you mean 'pace'?")
-    assert len(told) == 101
-    assert told[-1] == "900 more problems are not shown; fix these first"
+    lines = refusal(f"cooks:\n{cooks}").splitlines()
+    assert lines[0].startswith("coulisse.yaml:2:26: cook 'c0': 'pacee' is not a known")
+    assert lines[0].endswith("; did you mean 'pace'?")
+    assert len(lines) == 101
+    assert lines[-1] == "900 more problems are not shown; fix these first"
 
 
 def test_suggestions_are_limited():

@@ -13,35 +13,41 @@ TOUR = starter_file.TEMPLATES / "tour.yaml"
 """The longest of our examples."""
 
 
-def said(path: Path) -> str:
+def read_error(path: Path) -> str:
     with pytest.raises(ConfigInvalid) as caught:
         loader.load_file(path)
     return str(caught.value)
 
 
 def test_missing_file_error_names_the_remedy(file):
-    assert said(file).startswith("coulisse.yaml: the file does not exist; `manage.py")
+    assert read_error(file).startswith(
+        "coulisse.yaml: the file does not exist; `manage.py"
+    )
 
 
 def test_directory_is_refused(file):
     file.mkdir()
-    assert said(file) == "coulisse.yaml: this is not a file but a directory"
+    assert read_error(file) == "coulisse.yaml: this is not a file but a directory"
 
 
 def test_pipe_is_refused_without_blocking(file):
     os.mkfifo(file)
-    assert said(file) == "coulisse.yaml: this is not a file but a pipe or a device"
+    assert (
+        read_error(file) == "coulisse.yaml: this is not a file but a pipe or a device"
+    )
 
 
 def test_device_is_refused():
-    assert said(Path("/dev/zero")).endswith(
+    assert read_error(Path("/dev/zero")).endswith(
         ": this is not a file but a pipe or a device"
     )
 
 
 def test_path_through_a_file_is_refused(file):
     file.touch()
-    assert "the file cannot be read (Not a directory)" in said(file / "coulisse.yaml")
+    assert "the file cannot be read (Not a directory)" in read_error(
+        file / "coulisse.yaml"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "---\n"])
@@ -57,14 +63,15 @@ def test_non_map_is_refused(refusal, text):
 def test_invalid_utf8_is_refused_with_its_position(file):
     file.write_bytes(b"cooks:\n  - name: \xff\xfe\n")
     assert (
-        said(file) == "coulisse.yaml:2:11: the file is not UTF-8 text; save it as UTF-8"
+        read_error(file)
+        == "coulisse.yaml:2:11: the file is not UTF-8 text; save it as UTF-8"
     )
 
 
 def test_control_characters_are_refused(file):
     file.write_bytes(b"a: \x00\x01\n")
     assert (
-        said(file)
+        read_error(file)
         == "coulisse.yaml:1:4: character U+0000 is not allowed in YAML; remove it"
     )
 
@@ -75,8 +82,8 @@ def test_invalid_unicode_escape_is_refused(refusal, escape):
 
 
 def test_surrogate_pair_is_joined_and_lone_one_refused(load, refusal):
-    told = load('cooks: [{name: "\\uD83D\\uDE00 a"}]\n')
-    assert [cook.name for cook in told.get(COOKS)] == ["\U0001f600 a"]
+    config = load('cooks: [{name: "\\uD83D\\uDE00 a"}]\n')
+    assert [cook.name for cook in config.get(COOKS)] == ["\U0001f600 a"]
     for text in ('cooks: [{name: "\\uD83D"}]\n', 'cooks: [{"\\uDE00": x}]\n'):
         # The watcher judges what it doubts twice.
         assert "is half a character" in refusal(text) == refusal(text)
@@ -89,7 +96,7 @@ def test_mismatched_tag_is_refused(refusal, value):
 
 def test_huge_file_is_refused(file):
     file.write_bytes(b"# " + b"x" * 1024 * 1024)
-    assert said(file) == "coulisse.yaml: the file is larger than 1 MiB"
+    assert read_error(file) == "coulisse.yaml: the file is larger than 1 MiB"
 
 
 def test_byte_order_mark_and_crlf_are_read(file):
@@ -180,9 +187,9 @@ def test_yaml_1_2_words_are_read_as_text(load):
 def test_too_many_tokens_are_refused_before_parsing(refusal, monkeypatch):
     monkeypatch.setattr(scanner, "MAX_SCANNED", 20)
     dishes = "".join(f"  d{n}: {n}\n" for n in range(6))
-    said = "coulisse.yaml: the document has more than 20 keys and values"
-    assert refusal(f"menu:\n{dishes}  last: [1, 2\n") != said
-    assert refusal(f"menu:\n{dishes}  last: 1\n  more: [1, 2\n") == said
+    read_error = "coulisse.yaml: the document has more than 20 keys and values"
+    assert refusal(f"menu:\n{dishes}  last: [1, 2\n") != read_error
+    assert refusal(f"menu:\n{dishes}  last: 1\n  more: [1, 2\n") == read_error
 
 
 def test_examples_stay_far_below_the_scan_limit(settings):

@@ -54,14 +54,14 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 @pytest.fixture
-def own(database, real_sections, file, caplog):
-    """The file, in force, and nothing in the tables; nothing is left there."""
+def override_file(database, real_sections, file, caplog):
+    """The file and empty tables, which are emptied again afterwards."""
     caplog.set_level(logging.INFO)
-    forget()
+    delete_overrides()
     file.write_text(FILE)
     (file.parent / ".coulisse").mkdir()
     yield
-    forget()
+    delete_overrides()
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def _state(settings, tmp_path):
     settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
 
 
-def forget():
+def delete_overrides():
     Override.objects.all().delete()
     OverrideVersion.objects.all().delete()
 
@@ -102,7 +102,7 @@ def refusal(function, *args, **kwargs):
 
 
 @pytest.fixture
-def looking():
-    """A watcher that looks when it is told to."""
+def watcher():
+    """A watcher without a thread; the tests call `poll`."""
     live.load_at_start()
     return live.ConfigWatcher()

@@ -8,9 +8,10 @@ from config.errors import (
 from config.overrides import entry_texts, overridable_entries, override_editor
 from tests.config.overrides.conftest import BOB, BY, DAN, FILE, diff
 
-pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database", "own")]
-
-# What is shown.
+pytestmark = [
+    pytest.mark.database,
+    pytest.mark.usefixtures("database", "override_file"),
+]
 
 
 def test_entry_text_is_shown_as_in_the_file(agents):
@@ -38,12 +39,12 @@ def test_aliases_are_expanded_in_entry_texts(monkeypatch):
 def test_diff_compares_the_written_texts(agents):
     assert diff(agents, "bob") == ""
     override_editor.save_entry(agents, "ann", BOB.replace("bob", "ann"), by=BY)
-    told = overridable_entries.diff_entry(
+    found = overridable_entries.diff_entry(
         overridable_entries.get_entry(agents, "ann")
     ).splitlines()
-    assert told[:2] == ["--- coulisse.yaml", "+++ studio"]
-    assert "+# mine" in told
-    assert "-provider: openai   # the cheap one" in told
+    assert found[:2] == ["--- coulisse.yaml", "+++ studio"]
+    assert "+# mine" in found
+    assert "-provider: openai   # the cheap one" in found
     override_editor.disable_entry(agents, "cleo", by=BY)
     gone = overridable_entries.diff_entry(overridable_entries.get_entry(agents, "cleo"))
     assert "-name: cleo" in gone.splitlines()
@@ -56,16 +57,18 @@ def test_history_lists_every_change_and_survives_removal(agents):
     override_editor.save_entry(agents, "dan", DAN + "seed: 1\n", by="user:eve")
     override_editor.save_entry(agents, "bob", BOB, by=BY)  # of another
     override_editor.disable_entry(agents, "dan", by=BY)
-    told = overridable_entries.list_versions(agents, "dan")
-    assert [(v.action, v.by) for v in told] == [
+    found = overridable_entries.list_versions(agents, "dan")
+    assert [(v.action, v.by) for v in found] == [
         *(("removed", BY), ("saved", "user:eve"), ("saved", BY))
     ]
-    assert told[2].body == DAN
-    older = overridable_entries.list_versions(agents, "dan", before=told[0].pk, limit=1)
-    assert [v.pk for v in older] == [told[1].pk]
-    assert overridable_entries.get_version(agents, "dan", told[2].pk).body == DAN
+    assert found[2].body == DAN
+    older = overridable_entries.list_versions(
+        agents, "dan", before=found[0].pk, limit=1
+    )
+    assert [v.pk for v in older] == [found[1].pk]
+    assert overridable_entries.get_version(agents, "dan", found[2].pk).body == DAN
     with pytest.raises(EntryUnknown, match="has no version"):
-        overridable_entries.get_version(agents, "bob", told[2].pk)
+        overridable_entries.get_version(agents, "bob", found[2].pk)
 
 
 def test_list_takes_one_query(agents, django_assert_num_queries):

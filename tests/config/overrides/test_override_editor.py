@@ -17,9 +17,12 @@ from config.models import OverrideVersion
 from config.overrides import overridable_entries, override_editor
 from tests.config.overrides.conftest import BOB, BY, DAN, FILE, labels, models, refusal
 
-pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database", "own")]
+pytestmark = [
+    pytest.mark.database,
+    pytest.mark.usefixtures("database", "override_file"),
+]
 
-# What runs.
+# Effects.
 
 
 def test_override_takes_effect_in_place(agents):
@@ -89,18 +92,18 @@ def test_overridable_sections_are_registered():
         overridable_entries.get_section("agent")
 
 
-# What is refused.
+# Refused changes.
 
 
 def test_validation_errors_have_positions_in_the_entry(agents):
-    told = refusal(
+    message = refusal(
         override_editor.save_entry,
         agents,
         "bob",
         "name: bob\nprovider: opena\nmodel: x\n",
         by=BY,
     )
-    assert told == (
+    assert message == (
         "agent 'bob' in the studio:2:1: agent 'bob' uses provider 'opena', which is "
         "not under providers:; did you mean 'openai'?"
     )
@@ -109,30 +112,30 @@ def test_validation_errors_have_positions_in_the_entry(agents):
 
 
 def test_type_and_syntax_errors_have_line_numbers(agents):
-    told = refusal(
+    message = refusal(
         override_editor.create_entry, agents, "name: dan\nprovider: openai\n", by=BY
     )
-    assert told.startswith("agent 'dan' in the studio:1:1: agent 'dan': 'model' is")
-    told = refusal(
+    assert message.startswith("agent 'dan' in the studio:1:1: agent 'dan': 'model' is")
+    message = refusal(
         override_editor.save_entry, agents, "bob", "name: bob\n\tmodel: x", by=BY
     )
-    assert told.startswith("agent 'bob' in the studio:2:1: not valid YAML")
+    assert message.startswith("agent 'bob' in the studio:2:1: not valid YAML")
     assert "empty" in refusal(override_editor.create_entry, agents, " ", by=BY)
 
 
 def test_disabling_a_referenced_entry_names_the_reference(agents):
-    told = refusal(override_editor.disable_entry, agents, "bob", by=BY)
-    assert told == (
+    message = refusal(override_editor.disable_entry, agents, "bob", by=BY)
+    assert message == (
         "coulisse.yaml:32:31: experiment 'trial' has the variant 'bob', which is not "
         "under agents:"
     )
     judges = overridable_entries.get_section("judges")
-    told = refusal(override_editor.disable_entry, judges, "quality", by=BY)
-    assert "agent 'ann' names judge 'quality', which is not under judges:" in told
+    message = refusal(override_editor.disable_entry, judges, "quality", by=BY)
+    assert "agent 'ann' names judge 'quality', which is not under judges:" in message
     assert labels()["bob"] == "yaml"
 
 
-def test_reset_that_breaks_references_is_refused(agents, own, file):
+def test_reset_that_breaks_references_is_refused(agents, override_file, file):
     file.write_text(FILE.replace("    judges: [quality]\n", "    subagents: [cleo]\n"))
     live.ConfigWatcher().poll()
     plain = "name: ann\nprovider: openai\nmodel: gpt-a\n"
@@ -150,8 +153,8 @@ def test_references_from_overrides_block_disabling(agents):
     override_editor.create_entry(agents, DAN, by=BY)
     text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
     override_editor.create_entry(experiments, text, by=BY)
-    told = refusal(override_editor.disable_entry, agents, "dan", by=BY)
-    assert told.startswith(
+    message = refusal(override_editor.disable_entry, agents, "dan", by=BY)
+    assert message.startswith(
         "experiment 'second' in the studio:3:13: experiment 'second'"
     )
 
@@ -163,22 +166,22 @@ def test_only_the_cause_of_dependent_errors_is_reported(agents):
         overridable_entries.get_section("experiments"), text, by=BY
     )
     wrong = DAN + "judges: [nobody]\n"
-    told = refusal(override_editor.save_entry, agents, "dan", wrong, by=BY)
-    assert told.startswith("agent 'dan' in the studio:4:")
-    assert "\n" not in told
+    message = refusal(override_editor.save_entry, agents, "dan", wrong, by=BY)
+    assert message.startswith("agent 'dan' in the studio:4:")
+    assert "\n" not in message
     assert (
         "\n".join(map(str, override_editor.validate_entry(agents, wrong, name="dan")))
-        == told
+        == message
     )
 
 
 def test_entry_name_must_match_its_text(agents):
-    told = refusal(override_editor.save_entry, agents, "bob", DAN, by=BY)
-    assert "the name is 'dan', but 'bob' in the URL" in told
-    told = refusal(
+    message = refusal(override_editor.save_entry, agents, "bob", DAN, by=BY)
+    assert "the name is 'dan', but 'bob' in the URL" in message
+    message = refusal(
         override_editor.save_entry, agents, "bob", "provider: openai\n", by=BY
     )
-    assert told.endswith("agent: 'name' is missing; add 'name: bob'")
+    assert message.endswith("agent: 'name' is missing; add 'name: bob'")
     assert "must be text" in refusal(
         override_editor.create_entry, agents, "name: 3\n", by=BY
     )
@@ -186,8 +189,10 @@ def test_entry_name_must_match_its_text(agents):
         override_editor.create_entry, agents, "name: ''\n", by=BY
     )
     for name in ('"a\\nb"', "n" * 256):
-        told = refusal(override_editor.create_entry, agents, f"name: {name}\n", by=BY)
-        assert "one line of at most 255" in told
+        message = refusal(
+            override_editor.create_entry, agents, f"name: {name}\n", by=BY
+        )
+        assert "one line of at most 255" in message
     longest = "n" * 255
     override_editor.create_entry(agents, DAN.replace("dan", longest), by=BY)
     assert labels()[longest] == "dynamic"
@@ -195,8 +200,8 @@ def test_entry_name_must_match_its_text(agents):
     assert "a page of the studio" in refusal(
         override_editor.create_entry, agents, hiding, by=BY
     )
-    (told,) = override_editor.validate_entry(agents, hiding)
-    assert "a page of the studio" in told.message
+    (message,) = override_editor.validate_entry(agents, hiding)
+    assert "a page of the studio" in message.message
 
 
 def test_taken_name_is_a_conflict(agents):
@@ -211,10 +216,10 @@ def test_taken_name_is_a_conflict(agents):
 
 
 def test_agent_cannot_have_the_name_of_an_experiment(agents):
-    told = refusal(
+    message = refusal(
         override_editor.create_entry, agents, DAN.replace("dan", "trial"), by=BY
     )
-    assert "experiment 'trial' has the same name as an agent" in told
+    assert "experiment 'trial' has the same name as an agent" in message
 
 
 def test_missing_entry_cannot_be_changed(agents):

@@ -8,45 +8,48 @@ from config.models import Override, OverrideVersion
 from config.overrides import override_editor
 from tests.config.overrides.conftest import BOB, BY, DAN, FILE, NOW, models
 
-pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database", "own")]
+pytestmark = [
+    pytest.mark.database,
+    pytest.mark.usefixtures("database", "override_file"),
+]
 
-# Other processes, and a database that is away.
 
-
-def test_watcher_applies_overrides_of_other_processes(agents, looking):
+def test_watcher_applies_overrides_of_other_processes(agents, watcher):
     its = {"section": "agents", "name": "bob", "body": BOB}
-    made = OverrideVersion.objects.create(**its, action="saved", at=NOW, by=BY)
-    Override.objects.create(**its, version=made.pk, changed_at=made.at, changed_by=BY)
+    version = OverrideVersion.objects.create(**its, action="saved", at=NOW, by=BY)
+    Override.objects.create(
+        **its, version=version.pk, changed_at=version.at, changed_by=BY
+    )
     assert models()["bob"] == "gpt-b"
-    looking.poll()
+    watcher.poll()
     assert models()["bob"] == "gpt-x"
 
 
-def test_broken_file_is_logged_once_despite_overrides(agents, looking, file, caplog):
-    def told():
+def test_broken_file_is_logged_once_despite_overrides(agents, watcher, file, caplog):
+    def reported():
         for _ in range(3):
-            looking.poll()
+            watcher.poll()
         return caplog.text.count("the previous configuration stays in force")
 
     broken = FILE + "nonsense: 1\n"
     file.write_text(broken)
-    assert told() == 1
+    assert reported() == 1
     override_editor.save_entry(agents, "bob", BOB, by=BY)
-    assert told() == 1
+    assert reported() == 1
     assert "nonsense" in str(live.file_error())
     file.write_text(FILE)
-    assert told() == 1
+    assert reported() == 1
     file.write_text(broken)
-    assert told() == 2
+    assert reported() == 2
 
 
 def test_override_is_not_reported_as_a_file_edit(agents):
-    told = []
+    reported = []
     live.load_at_start()
-    watcher = live.ConfigWatcher(lambda config, sections: told.append(sections))
+    watcher = live.ConfigWatcher(lambda config, sections: reported.append(sections))
     override_editor.save_entry(agents, "bob", BOB, by=BY)
     watcher.poll()
-    assert told == []
+    assert reported == []
 
 
 def test_yaml_runs_alone_until_the_database_returns(agents, monkeypatch, caplog):
@@ -85,10 +88,10 @@ def test_missing_override_table_is_silent(agents, monkeypatch):
         assert live.get_store().read().entries == ()
 
 
-def test_file_must_be_valid_without_overrides(agents, looking, file, caplog):
+def test_file_must_be_valid_without_overrides(agents, watcher, file, caplog):
     override_editor.create_entry(agents, DAN, by=BY)
     file.write_text(FILE.replace("{agent: bob}]", "{agent: dan}]"))
     for _ in range(2):
-        looking.poll()
+        watcher.poll()
     assert "variant 'dan', which is not under agents" in caplog.text
     assert list(models()) == ["ann", "bob", "cleo", "dan"]

@@ -18,31 +18,34 @@ from tests.config.overrides.conftest import (
     refusal,
 )
 
-pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database", "own")]
+pytestmark = [
+    pytest.mark.database,
+    pytest.mark.usefixtures("database", "override_file"),
+]
 
-# Edits of the file below it.
+# Edits of the file.
 
 
 def test_override_broken_by_the_file_is_rejected_until_fixed(
-    agents, looking, file, caplog
+    agents, watcher, file, caplog
 ):
     override_editor.create_entry(agents, DAN, by=BY)
     override_editor.save_entry(agents, "bob", BOB.replace("openai", "other"), by=BY)
     without = FILE.replace("  other: ", "  another: ")
     file.write_text(without)
-    looking.poll()
+    watcher.poll()
     assert models() == {"ann": "gpt-a", "bob": "gpt-b", "cleo": "gpt-c"}
     found = {e.name: e for e in overridable_entries.list_entries(agents)}
     assert (found["bob"].label, found["bob"].is_rejected) == ("override", True)
     assert (found["dan"].label, found["dan"].value) == ("dynamic", None)
     assert "uses provider 'other', which is not" in found["dan"].reason
-    told = [r.message for r in caplog.records if "is rejected" in r.message]
-    assert [line.split("'")[1] for line in told] == ["dan", "bob"]
-    assert told[0].startswith(
+    logged = [r.message for r in caplog.records if "is rejected" in r.message]
+    assert [line.split("'")[1] for line in logged] == ["dan", "bob"]
+    assert logged[0].startswith(
         "agent 'dan' in the studio is rejected; the file's value applies: agent "
         "'dan' uses provider 'other'"
     )
-    # Others can be changed all the same, and itself mended, but with nothing broken.
+    # Other entries can still be changed, and the rejected one can be fixed.
     again = DAN.replace("gpt-d", "gpt-e")
     assert "uses provider 'other'" in refusal(
         override_editor.save_entry, agents, "dan", again, by=BY
@@ -51,18 +54,18 @@ def test_override_broken_by_the_file_is_rejected_until_fixed(
     override_editor.save_entry(agents, "dan", DAN.replace("other", "another"), by=BY)
     assert models()["dan"] == "gpt-d"
     file.write_text(FILE + "# again\n")
-    looking.poll()
+    watcher.poll()
     assert models()["bob"] == "gpt-x"
 
 
-def test_dependents_of_a_rejected_override_are_rejected(agents, looking, file):
+def test_dependents_of_a_rejected_override_are_rejected(agents, watcher, file):
     override_editor.create_entry(agents, DAN, by=BY)
     text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
     override_editor.create_entry(
         overridable_entries.get_section("experiments"), text, by=BY
     )
     file.write_text(FILE.replace("  other: ", "  another: "))
-    looking.poll()
+    watcher.poll()
     aside = [(a.section, a.name) for a in live.current().rejected_overrides]
     assert aside == [("agents", "dan"), ("experiments", "second")]
 
@@ -70,46 +73,46 @@ def test_dependents_of_a_rejected_override_are_rejected(agents, looking, file):
 REFERS = FILE.replace("{agent: bob}]", "{agent: bob}, {agent: cleo}]")
 
 
-def test_edit_blocked_by_a_tombstone_names_it(agents, looking, file, caplog):
+def test_edit_blocked_by_a_tombstone_names_it(agents, watcher, file, caplog):
     override_editor.disable_entry(agents, "cleo", by=BY)
     file.write_text(REFERS)
     for _ in range(3):
-        looking.poll()
+        watcher.poll()
     assert list(models()) == ["ann", "bob"]
-    (told,) = [r.getMessage() for r in caplog.records if "is invalid" in r.message]
-    assert "variant 'cleo', which is not under agents:" in told
-    assert "agent 'cleo' is disabled there" in told
-    assert "`manage.py overrides reset agents cleo`" in told
+    (logged,) = [r.getMessage() for r in caplog.records if "is invalid" in r.message]
+    assert "variant 'cleo', which is not under agents:" in logged
+    assert "agent 'cleo' is disabled there" in logged
+    assert "`manage.py overrides reset agents cleo`" in logged
     override_editor.reset_entry(agents, "cleo", by=BY)
-    looking.poll()
+    watcher.poll()
     experiments = overridable_entries.get_section("experiments")
     assert len(live.current().get(experiments)["trial"].variants) == 3
 
 
-def test_edit_blocked_by_several_overrides_names_each(agents, looking, file):
+def test_edit_blocked_by_several_overrides_names_each(agents, watcher, file):
     file.write_text(FILE[: FILE.index("experiments:")])
-    looking.poll()
+    watcher.poll()
     override_editor.create_entry(agents, DAN, by=BY)
     for name in ("bob", "cleo"):
         override_editor.disable_entry(agents, name, by=BY)
     file.write_text(REFERS)
     for _ in range(2):
-        looking.poll()
-    told = str(live.file_error())
-    assert ": agent 'bob' is disabled there, agent 'cleo' is disabled there" in told
-    assert "'dan'" not in told
+        watcher.poll()
+    logged = str(live.file_error())
+    assert ": agent 'bob' is disabled there, agent 'cleo' is disabled there" in logged
+    assert "'dan'" not in logged
 
 
-def judged(config):
-    """Count how often a configuration is judged."""
-    JUDGED.append(config)
+def count_check(config):
+    """Count how often a configuration is checked."""
+    CHECKED.append(config)
     return ()
 
 
-JUDGED: list[object] = []
+CHECKED: list[object] = []
 
 
-def test_blocking_override_is_found_by_bisection(agents, looking, file, settings):
+def test_blocking_override_is_found_by_bisection(agents, watcher, file, settings):
     judges = overridable_entries.get_section("judges")
     override_editor.create_entry(judges, JUDGE, by=BY)
     when = {"version": 1, "changed_at": NOW, "changed_by": BY}
@@ -120,29 +123,29 @@ def test_blocking_override_is_found_by_bisection(agents, looking, file, settings
     )
     override_editor.disable_entry(agents, "cleo", by=BY)
     file.write_text(REFERS)
-    settings.COULISSE_CHECKS = [*settings.COULISSE_CHECKS, f"{__name__}.judged"]
-    JUDGED.clear()
+    settings.COULISSE_CHECKS = [*settings.COULISSE_CHECKS, f"{__name__}.count_check"]
+    CHECKED.clear()
     for _ in range(2):
-        looking.poll()
+        watcher.poll()
     assert "from the studio: agent 'cleo' is disabled there;" in str(live.file_error())
-    assert len(JUDGED) < 2 * 16
+    assert len(CHECKED) < 2 * 16
 
 
-def test_entry_added_to_the_file_becomes_an_override(agents, looking, file):
+def test_entry_added_to_the_file_becomes_an_override(agents, watcher, file):
     override_editor.create_entry(agents, DAN, by=BY)
     more = "  - {name: dan, provider: openai, model: gpt-file}\n\njudges:"
     file.write_text(FILE.replace("\njudges:", more))
-    looking.poll()
+    watcher.poll()
     assert labels()["dan"] == "override"
     assert models()["dan"] == "gpt-d"
 
 
-def test_override_removed_from_the_file_becomes_dynamic(agents, looking, file):
+def test_override_removed_from_the_file_becomes_dynamic(agents, watcher, file):
     override_editor.save_entry(agents, "cleo", DAN.replace("dan", "cleo"), by=BY)
     file.write_text(
         FILE[: FILE.index("  - name: cleo")] + FILE[FILE.index("judges:\n") :]
     )
-    looking.poll()
+    watcher.poll()
     assert labels()["cleo"] == "dynamic"
     assert models()["cleo"] == "gpt-d"
 

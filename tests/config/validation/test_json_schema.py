@@ -9,7 +9,7 @@ from config.validation import unsupported_keys
 
 
 @pytest.fixture
-def complaints(capsys):
+def schema_errors(capsys):
     """What the schema says about a YAML text."""
 
     def of(text):
@@ -61,15 +61,15 @@ def test_schema_describes_keys_and_fields(schema):
         "cooks: []\nkitchen:\njudges: []\nmcp: {}\nskills:",
     ],
 )
-def test_schema_accepts_valid_files(complaints, text):
-    assert complaints(text) == []
+def test_schema_accepts_valid_files(schema_errors, text):
+    assert schema_errors(text) == []
 
 
 @pytest.mark.usefixtures("real_sections")
-def test_schema_accepts_provider_by_name_alone(complaints):
+def test_schema_accepts_provider_by_name_alone(schema_errors):
     agents = "agents: [{name: a, provider: local, model: m}]\n"
-    assert complaints(agents + "providers:\n  local:\n") == []
-    assert complaints(agents + "providers:\n  local: 1\n")
+    assert schema_errors(agents + "providers:\n  local:\n") == []
+    assert schema_errors(agents + "providers:\n  local: 1\n")
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_schema_accepts_provider_by_name_alone(complaints):
         "menu: {}",
     ],
 )
-def test_schema_refuses_invalid_files(complaints, text):
-    assert complaints(text)
+def test_schema_refuses_invalid_files(schema_errors, text):
+    assert schema_errors(text)
 
 
 def test_schema_marks_planned_keys(schema):

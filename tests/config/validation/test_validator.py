@@ -1,7 +1,7 @@
 import pytest
 
 
-def said(refusal, cook: str) -> list[str]:
+def cook_message(refusal, cook: str) -> list[str]:
     """What is said of a cook with these fields, without the position."""
     lines = refusal(f"cooks: [{{name: ann, {cook}}}]\nmenu: {{tea: 1}}\n").splitlines()
     return [line.split(": ", 1)[1] for line in lines]
@@ -40,7 +40,7 @@ def said(refusal, cook: str) -> list[str]:
 )
 def test_invalid_field_error_names_the_problem(refusal, fields, expected):
     if expected:
-        assert said(refusal, fields) == [f"cook 'ann': {expected}"]
+        assert cook_message(refusal, fields) == [f"cook 'ann': {expected}"]
     else:
         assert "not valid YAML" in refusal(f"cooks: [{{{fields}}}]")
 
@@ -85,7 +85,7 @@ def test_invalid_section_error_names_the_problem(refusal, text, expected):
 
 @pytest.mark.parametrize("value", ["3", "[sk-secret]", "{sk-secret: 1}"])
 def test_errors_never_show_secret_fields(refusal, value):
-    (message,) = said(refusal, f"api_key: {value}")
+    (message,) = cook_message(refusal, f"api_key: {value}")
     assert message.startswith("cook 'ann': 'api_key' must be text")
     assert "sk-secret" not in message
     assert "3" not in message
@@ -93,13 +93,13 @@ def test_errors_never_show_secret_fields(refusal, value):
 
 @pytest.mark.parametrize("value", ["sk-secret", "'${UNSET_AUTH:-sk-secret}'"])
 def test_errors_never_show_values_of_secret_like_names(refusal, value):
-    (message,) = said(refusal, f"headers: {{X-Auth: {value}}}")
+    (message,) = cook_message(refusal, f"headers: {{X-Auth: {value}}}")
     assert message == "cook 'ann': 'headers.X-Auth' must be a whole number"
 
 
 def test_errors_never_show_placeholder_values(refusal, monkeypatch):
     monkeypatch.setenv("DB_URL", "sk-secret")
-    (message,) = said(refusal, "pace: ${DB_URL}")
+    (message,) = cook_message(refusal, "pace: ${DB_URL}")
     assert (
         message
         == "cook 'ann': 'pace' must be a number, but the value of '${DB_URL}' is not"
