@@ -4,5 +4,5 @@
 def format_usd(micro_usd: int) -> str:
     """Return an amount as dollars with six decimals: `0.001234`."""
     sign = "-" if micro_usd < 0 else ""
-    dollars, rest = divmod(abs(micro_usd), 1_000_000)
-    return f"{sign}{dollars}.{rest:06}"
+    dollars, micro_dollars = divmod(abs(micro_usd), 1_000_000)
+    return f"{sign}{dollars}.{micro_dollars:06}"

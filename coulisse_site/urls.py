@@ -13,8 +13,8 @@ urlpatterns = [
     # Identity providers redirect to addresses under /v1/; all others are the API's.
     path("v1/", oidc_login.serve, name=oidc_login.URL_NAME),
     path("v1/", api.urls),
-    path("v1/<path:rest>", oidc_login.serve),
-    path("hooks/<path:rest>", webhooks.serve_webhook),
+    path("v1/<path:path>", oidc_login.serve),
+    path("hooks/<path:path>", webhooks.serve_webhook),
     path("mcp", views.serve_mcp),
     path("mcp/<str:server>/connect", sign_in_views.connect),
     path("mcp/<str:server>/connect-link", sign_in_views.create_link),

@@ -49,15 +49,15 @@ def check(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
 
 def _check_agents(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
     """Refuse unknown agents, and agents that are listed twice."""
-    known = routing.list_names(config)
+    agents = routing.list_names(config)
     offered = settings.agents or ()
     for position, name in enumerate(offered):
         location = ("mcp_server", "agents", position)
-        if name not in known:
+        if name not in agents:
             yield Problem(
                 location,
                 f"mcp_server offers the agent '{name}', which does not exist"
-                f"{did_you_mean(name, known)}",
+                f"{did_you_mean(name, agents)}",
                 "coulisse.E561",
             )
         elif name in offered[:position]:

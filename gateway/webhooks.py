@@ -32,7 +32,7 @@ class HookUnknown(NotFound):
     code = "webhook_not_found"
 
 
-async def serve_webhook(request: HttpRequest, rest: str) -> HttpResponse:
+async def serve_webhook(request: HttpRequest, path: str) -> HttpResponse:
     """Serve a request to any address under /hooks/."""
     trigger = None
     try:

@@ -73,7 +73,7 @@ ADMIN_REMEDIES = {
 
 
 class AdminAuth(ScopeConfig):
-    """Who may open the studio."""
+    """The logins of the studio."""
 
     newcomers: Literal["operator", "viewer"] = Field(
         "operator",
@@ -91,7 +91,7 @@ class AdminAuth(ScopeConfig):
 
 
 class ProxyAuth(ScopeConfig):
-    """Who may call `/v1` and `/mcp`, and as which user."""
+    """The credentials for `/v1` and `/mcp`, and the users they act for."""
 
     tokens: TokensConfig | None = Field(
         None, description="`{}`: API tokens, created with `manage.py token create`."
@@ -118,10 +118,12 @@ class AuthConfig(AuthModel):
     )
     admin: AdminAuth | None = Field(
         None,
-        description="Who may open the studio. Unset: only clients on this machine.",
+        description="The login of the studio. Unset: the studio is available only from "
+        "this machine.",
     )
     proxy: ProxyAuth | None = Field(
-        None, description="Who may call `/v1` and `/mcp`. Unset: all clients."
+        None,
+        description="The credentials for `/v1` and `/mcp`. Unset: none are required.",
     )
 
     @field_validator("admin", "proxy", mode="before")
@@ -155,10 +157,10 @@ def _check_scope(name: str, scope: ScopeConfig) -> Iterable[Problem]:
             "coulisse.E303",
         )
     elif len(schemes) > 1:
-        given = " and ".join(f"'{scheme}'" for scheme in schemes)
+        quoted = " and ".join(f"'{scheme}'" for scheme in schemes)
         yield Problem(
             location,
-            f"auth.{name} has {given}, but a scope has exactly one scheme; keep one",
+            f"auth.{name} has {quoted}, but a scope has exactly one scheme; keep one",
             "coulisse.E303",
         )
     yield from _check_usernames(name, scope)

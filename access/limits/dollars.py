@@ -18,24 +18,24 @@ def parse_usd(text: str) -> int:
     Raises `AmountInvalid` for any other text and for fractions of a micro-dollar, so
     that the stored amount is exact.
     """
-    given = text.strip().removeprefix("$")
+    number = text.strip().removeprefix("$")
     # Decimal's own parser accepts NaN, Infinity, 1_0 and 1e999999.
-    match = re.fullmatch(r"(-?)(\d{1,18})(?:\.(\d*))?", given, re.A)
+    match = re.fullmatch(r"(-?)(\d{1,18})(?:\.(\d*))?", number, re.A)
     if match is None:
         raise AmountInvalid(
             f"'{text:.40}' is not an amount of dollars: write it as 20 or 0.50"
         )
-    if match[1] and given.strip("-0."):
-        raise AmountInvalid(f"{given:.40} is negative; give 0 or more")
+    if match[1] and number.strip("-0."):
+        raise AmountInvalid(f"{number:.40} is negative; give 0 or more")
     if len((match[3] or "").rstrip("0")) > 6:
         raise AmountInvalid(
-            f"{given:.40} has more than six decimals; round it to a micro-dollar"
+            f"{number:.40} has more than six decimals; round it to a micro-dollar"
         )
-    return abs(int(Decimal(given) * MICRO_PER_USD))
+    return abs(int(Decimal(number) * MICRO_PER_USD))
 
 
 def format_usd(micro_usd: int) -> str:
     """Return an amount as text: `$20.00`; `$0.0004` for fractions of a cent."""
-    whole, rest = divmod(micro_usd, MICRO_PER_USD)
-    decimals = f"{rest:06}".rstrip("0")
-    return f"${whole:,}.{decimals:0<2}"
+    dollars, micro_dollars = divmod(micro_usd, MICRO_PER_USD)
+    decimals = f"{micro_dollars:06}".rstrip("0")
+    return f"${dollars:,}.{decimals:0<2}"

@@ -148,18 +148,18 @@ def _query_names(request: HttpRequest, query: CallerQuery) -> list[str]:
     return request.GET.getlist(USER_PARAMETER)
 
 
-def refuse_unknown(request: HttpRequest, known: Collection[str]) -> None:
+def refuse_unknown(request: HttpRequest, allowed: Collection[str]) -> None:
     """Raise `Invalid` for an unknown query parameter, which would be ignored."""
     try:
-        given = request.GET
+        parameters = request.GET
     except TooManyFieldsSent as exc:
         raise TooManyParameters from exc
-    for name in given:
-        if name not in known:
+    for name in parameters:
+        if name not in allowed:
             quoted = escape_and_truncate(name)
             raise Invalid(
                 f"Unrecognized query parameter: '{quoted}'; known parameters: "
-                + ", ".join(sorted(known)),
+                + ", ".join(sorted(allowed)),
                 param=quoted,
                 code="unknown_parameter",
             )

@@ -132,7 +132,7 @@ def _pair_evidence(text: str) -> float:
 
 def _kind_evidence(text: str) -> Iterator[float]:
     kinds = [_character_kind(character) for character in text]
-    shares = {kind: kinds.count(kind) / len(kinds) for kind in {*kinds}}
+    shares = {kind: kinds.count(kind) / len(kinds) for kind in set(kinds)}
     for previous, kind in pairwise(kinds):
         likelihoods = KIND_TRANSITIONS[previous]
         total = sum(likelihoods[each] for each in shares)

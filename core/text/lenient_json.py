@@ -1,4 +1,4 @@
-"""Parse JSON in model output: bare, in a Markdown fence, or amid prose."""
+"""Parse JSON in model output: plain, in a Markdown fence, or within prose."""
 
 import re
 from collections.abc import Iterator

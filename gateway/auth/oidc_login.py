@@ -60,7 +60,7 @@ class ApiLoginCallbackView(LoginCallbackView):
         return HttpResponseRedirect(self.success_url)
 
 
-async def serve(request: HttpRequest, rest: str = "") -> HttpResponseBase:
+async def serve(request: HttpRequest, path: str = "") -> HttpResponseBase:
     """Serve the callback address; 404 for any other one."""
     try:
         proxy = live.current().get(AUTH).proxy

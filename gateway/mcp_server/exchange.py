@@ -35,22 +35,22 @@ REQUEST_CANCELLED = -32800
 
 
 @dataclass(frozen=True, slots=True)
-class JsonRpcAnswer:
+class JsonRpcResponse:
     """A JSON-RPC response and its HTTP status outside a stream."""
 
     body: dict[str, Any]
     status: int = 200
 
 
-def error_answer(
+def jsonrpc_error(
     id: str | int | None, code: int, message: str, *, data: Any = None, status: int
-) -> JsonRpcAnswer:
+) -> JsonRpcResponse:
     """Return a JSON-RPC error; the SDK's message may quote the request at any
     length."""
     error = {"code": code, "message": escape_and_truncate(message, MAX_MESSAGE_LENGTH)}
     if data is not None:
         error["data"] = _shorten(data)
-    return JsonRpcAnswer({"jsonrpc": "2.0", "id": id, "error": error}, status)
+    return JsonRpcResponse({"jsonrpc": "2.0", "id": id, "error": error}, status)
 
 
 def _shorten(data: Any) -> Any:
@@ -65,14 +65,14 @@ def _shorten(data: Any) -> Any:
     return [_shorten(each) for each in data] if isinstance(data, list) else data
 
 
-def http_response(answer: JsonRpcAnswer) -> HttpResponse:
+def http_response(response: JsonRpcResponse) -> HttpResponse:
     """Return a complete HTTP response."""
-    content = orjson.dumps(answer.body)
+    content = orjson.dumps(response.body)
     headers = {
         "Content-Type": "application/json",
         "Content-Length": str(len(content)),
     }
-    return HttpResponse(content, headers=headers, status=answer.status)
+    return HttpResponse(content, headers=headers, status=response.status)
 
 
 class McpExchange:
@@ -143,8 +143,8 @@ class McpExchange:
 
     async def respond(
         self,
-        handler: Awaitable[JsonRpcAnswer],
-        on_start: Callable[["asyncio.Task[JsonRpcAnswer]"], None],
+        handler: Awaitable[JsonRpcResponse],
+        on_start: Callable[["asyncio.Task[JsonRpcResponse]"], None],
     ) -> HttpResponseBase:
         """Return the result of the handler, as JSON or as a stream.
 
@@ -190,7 +190,7 @@ class McpExchange:
         return round(asyncio.get_running_loop().time() - self._started, 3)
 
     async def _frames(
-        self, first: bytes, task: "asyncio.Task[JsonRpcAnswer]"
+        self, first: bytes, task: "asyncio.Task[JsonRpcResponse]"
     ) -> AsyncGenerator[bytes]:
         frame: bytes | None = first
         try:
@@ -201,9 +201,9 @@ class McpExchange:
         finally:
             await _cancel_task(task)
 
-    def _outcome(self, task: "asyncio.Task[JsonRpcAnswer]") -> JsonRpcAnswer:
+    def _outcome(self, task: "asyncio.Task[JsonRpcResponse]") -> JsonRpcResponse:
         if task.cancelled():
-            return error_answer(
+            return jsonrpc_error(
                 self.request_id,
                 REQUEST_CANCELLED,
                 "The request was cancelled",
@@ -212,7 +212,7 @@ class McpExchange:
         return task.result()
 
 
-async def _cancel_task(task: "asyncio.Task[JsonRpcAnswer]") -> None:
+async def _cancel_task(task: "asyncio.Task[JsonRpcResponse]") -> None:
     task.cancel()  # Cancelling a finished task has no effect.
     await asyncio.wait((task,))
 

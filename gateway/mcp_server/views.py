@@ -63,10 +63,10 @@ from gateway.config import MCP_SERVER
 from gateway.errors import HOSTS_REMEDY
 from gateway.mcp_server import offered_tools
 from gateway.mcp_server.exchange import (
-    JsonRpcAnswer,
+    JsonRpcResponse,
     McpExchange,
-    error_answer,
     http_response,
+    jsonrpc_error,
 )
 from gateway.request_validation import hosts, json_limits
 from turns.budget import request_limits
@@ -87,7 +87,7 @@ NOT_JSON_RPC = "The body must be a single JSON-RPC request or notification"
 Context = ServerRequestContext[dict[str, Any], Any]
 
 
-_running_requests: dict[tuple[str, str | int], "asyncio.Task[JsonRpcAnswer]"] = {}
+_running_requests: dict[tuple[str, str | int], "asyncio.Task[JsonRpcResponse]"] = {}
 """The requests in progress, by session and id, if there is a session."""
 
 
@@ -112,12 +112,12 @@ async def serve_mcp(request: HttpRequest) -> HttpResponseBase:
         decoded = json_limits.parse_json(request.body)
     except orjson.JSONDecodeError as exc:
         return http_response(
-            error_answer(None, PARSE_ERROR, f"Parse error: {exc}", status=400)
+            jsonrpc_error(None, PARSE_ERROR, f"Parse error: {exc}", status=400)
         )
     except Invalid as exc:
         return credential_error_response(exc)
     if isinstance(decoded, dict) and "id" in decoded and "method" in decoded:
-        return await answer_request(request, decoded)
+        return await serve_request(request, decoded)
     return _acknowledge(request, decoded)
 
 
@@ -125,7 +125,7 @@ def credential_error_response(exc: CoulisseError) -> HttpResponse:
     """Return the response to a refused credential, with a message for MCP clients."""
     openai_response = errors.error_response(exc)
     response = http_response(
-        error_answer(
+        jsonrpc_error(
             None,
             INVALID_REQUEST,
             exc.message,
@@ -172,7 +172,7 @@ def _acknowledge(request: HttpRequest, decoded: Any) -> HttpResponse:
         "error",
     }:
         return http_response(
-            error_answer(
+            jsonrpc_error(
                 None,
                 INVALID_REQUEST,
                 NOT_JSON_RPC,
@@ -194,7 +194,7 @@ def cancel_request(session: str, params: Any) -> None:
         task.cancel()
 
 
-async def answer_request(
+async def serve_request(
     request: HttpRequest, decoded: dict[str, Any]
 ) -> HttpResponseBase:
     """Handle a JSON-RPC request."""
@@ -202,12 +202,12 @@ async def answer_request(
         message = JSONRPCRequest.model_validate(decoded)
     except ValidationError:
         return http_response(
-            error_answer(None, INVALID_REQUEST, NOT_JSON_RPC, status=400)
+            jsonrpc_error(None, INVALID_REQUEST, NOT_JSON_RPC, status=400)
         )
     connection = build_connection(request, decoded)
     if isinstance(connection, InboundLadderRejection):
         return http_response(
-            error_answer(
+            jsonrpc_error(
                 message.id,
                 connection.code,
                 connection.message,
@@ -249,14 +249,14 @@ def build_connection(
 
 
 def register_request(
-    session: str, id: str | int, task: "asyncio.Task[JsonRpcAnswer]"
+    session: str, id: str | int, task: "asyncio.Task[JsonRpcResponse]"
 ) -> None:
     """Make a request cancellable while it is in progress."""
     if not session:
         return
     key = (session, id)
 
-    def unregister(ended: "asyncio.Task[JsonRpcAnswer]") -> None:
+    def unregister(ended: "asyncio.Task[JsonRpcResponse]") -> None:
         # Another request with the same id may have arrived meanwhile.
         if _running_requests.get(key) is ended:
             del _running_requests[key]
@@ -265,7 +265,7 @@ def register_request(
     task.add_done_callback(unregister)
 
 
-async def handle(exchange: McpExchange, connection: Connection) -> JsonRpcAnswer:
+async def handle(exchange: McpExchange, connection: Connection) -> JsonRpcResponse:
     """Run the SDK's server for a request, and return the result."""
     message = exchange.message
     try:
@@ -281,10 +281,10 @@ async def handle(exchange: McpExchange, connection: Connection) -> JsonRpcAnswer
         error = modern_error_data(exc)
         is_modern = connection.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS
         status = ERROR_CODE_HTTP_STATUS.get(error.code, 200) if is_modern else 200
-        return error_answer(
+        return jsonrpc_error(
             message.id, error.code, error.message, data=error.data, status=status
         )
-    return JsonRpcAnswer({"jsonrpc": "2.0", "id": message.id, "result": result})
+    return JsonRpcResponse({"jsonrpc": "2.0", "id": message.id, "result": result})
 
 
 async def _list_tools(
