@@ -1,8 +1,8 @@
-"""A clock for what is delayed."""
+"""A clock for tests of delays."""
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that a test sets, in seconds."""
 
     def __init__(self) -> None:
         self.now = 1000.0

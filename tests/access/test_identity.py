@@ -8,7 +8,7 @@ from access.users import identity, user_namespace
 from config.errors import ConfigInvalid
 from config.loading import loader
 from memory.models import Thread
-from tests.gateway.calls import ask, post, refused, says, stored
+from tests.gateway.calls import ask, post, refused, stored, user_message
 
 pytestmark = pytest.mark.database
 
@@ -19,7 +19,7 @@ agents: [{name: assistant, provider: openai, model: gpt}]
 
 
 def asking(**fields: object) -> dict:
-    return {"model": "assistant", "messages": [says("hi")], **fields}
+    return {"model": "assistant", "messages": [user_message("hi")], **fields}
 
 
 def test_safety_identifier_takes_precedence_over_user(server, user):

@@ -25,7 +25,7 @@ from experiments.config import EXPERIMENTS
 from memory.models import Fact, Owner, StoredMessage
 from tasks.models import Task
 from telemetry.models import Turn
-from tests.access.authors import ADA
+from tests.access.actors import ADA
 from tests.memory import lives
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]

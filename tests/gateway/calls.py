@@ -1,6 +1,6 @@
-"""How the tests call the server, and what they read in its tables.
+"""Requests of the tests to the server, and queries of its tables.
 
-Every answer is held against OpenAI's published shapes on its way to the test.
+Each response is checked against OpenAI's published schemas.
 """
 
 import base64
@@ -22,18 +22,18 @@ from tests.gateway.openai_shapes import check
 
 PATH = "/v1/chat/completions"
 WAIT_SECONDS = 60.0
-"""For what comes, if nothing is wrong, at once."""
+"""The time limit for results that usually arrive at once."""
 DONE = "[DONE]"
 
 
-def says(text: str) -> dict[str, Any]:
+def user_message(text: str) -> dict[str, Any]:
     """Return a user's message."""
     return {"role": "user", "content": text}
 
 
 def body(user: str, *texts: str, agent: str = "assistant", **more: Any) -> dict:
-    """Return a request's body: what the user says, or `messages=`."""
-    messages = [says(text) for text in texts or ["hi"]]
+    """Return a request body with these user messages, or with `messages=`."""
+    messages = [user_message(text) for text in texts or ["hi"]]
     return {
         "model": agent,
         "messages": messages,
@@ -43,7 +43,7 @@ def body(user: str, *texts: str, agent: str = "assistant", **more: Any) -> dict:
 
 
 def bearer(secret: str) -> dict[str, str]:
-    """Return the header that carries a bearer token."""
+    """Return the header with a bearer token."""
     return {"Authorization": f"Bearer {secret}"}
 
 
@@ -62,51 +62,51 @@ def ask(client: openai.OpenAI, user: str, *texts: str, **more: Any) -> ChatCompl
 
 
 def post(server: str, content: Any, **more: Any) -> httpx2.Response:
-    """Post a body: bytes as they are, anything else as JSON."""
+    """Post a body: bytes unchanged, anything else as JSON."""
     if isinstance(content, bytes):
         more.setdefault("headers", {"Content-Type": "application/json"})
         more["content"] = content
     else:
         more["json"] = content
-    # Reading the certificates nobody needs here costs more than the request.
+    # Loading certificates, which are not needed, costs more than the request.
     return httpx2.post(server + PATH, timeout=WAIT_SECONDS, verify=False, **more)
 
 
 def error(response: httpx2.Response, status: int) -> dict[str, Any]:
-    """Return the error object of an answer that has this status."""
+    """Return the error object of a response, which must have this status."""
     assert response.status_code == status, (response.status_code, response.text)
     assert response.headers["content-type"] == "application/json"
     return check("error", response.json())["error"]
 
 
 def refused(server: str, request: Any, status: int = 400, **more: Any) -> dict:
-    """Post a body that is answered with an error; return the error."""
+    """Post a body that the server refuses; return the error."""
     return error(post(server, request, **more), status)
 
 
 def frames(server: str, request: dict[str, Any]) -> list[Any]:
-    """Stream a reply; return each frame's data, JSON read, and `[DONE]`."""
+    """Stream a reply; return the parsed data of each frame, and `[DONE]`."""
     response = post(server, {**request, "stream": True})
     assert response.status_code == 200, response.text
     return read_frames(response.content)
 
 
 def read_frames(content: bytes) -> list[Any]:
-    """Return the data of each frame of a whole stream, without heartbeats."""
+    """Return the data of each frame of a complete stream, without heartbeats."""
     *blocks, rest = content.decode().split("\n\n")
     assert rest == "", f"the stream ends within a frame: {rest!r}"
     return [_frame(block) for block in blocks if block != ": heartbeat"]
 
 
 def _frame(block: str) -> Any:
-    *before, line = block.split("\n")
-    assert before in ([], ["event: handoff_started"]), block
+    *event, line = block.split("\n")
+    assert event in ([], ["event: handoff_started"]), block
     assert line.startswith("data: "), block
     if (text := line.removeprefix("data: ")) == DONE:
         return DONE
     data = json.loads(text)
-    known = {name: data[name] for name in data if not before or name != "agent"}
-    check("error" if "error" in data else "chunk", known)
+    standard = {name: data[name] for name in data if not event or name != "agent"}
+    check("error" if "error" in data else "chunk", standard)
     return data
 
 
@@ -117,12 +117,12 @@ def choices(read: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def text_of(read: Sequence[Any]) -> str:
-    """Return the text a stream says."""
+    """Return the text of a stream."""
     return "".join(choice["delta"].get("content") or "" for choice in choices(read))
 
 
-class Caller:
-    """A client that can leave whenever it wants: a bare socket."""
+class RawClient:
+    """A client on a bare socket, which can disconnect at any time."""
 
     def __init__(self, server: str, request: dict[str, Any]) -> None:
         address = urlsplit(server)
@@ -136,36 +136,36 @@ class Caller:
             b"POST %s HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n%s" % (PATH.encode(), len(content), content)
         )
-        self.heard = b""
+        self.received = b""
 
-    def hear(self, text: str) -> None:
-        """Wait until the server has said this."""
-        while text.encode() not in self.heard:
-            piece = self._socket.recv(65536)
-            assert piece, f"the server hung up after {self.heard!r}"
-            self.heard += piece
+    def read_until(self, text: str) -> None:
+        """Read until the server has sent this text."""
+        while text.encode() not in self.received:
+            chunk = self._socket.recv(65536)
+            assert chunk, f"the server disconnected after {self.received!r}"
+            self.received += chunk
 
     def is_reset(self) -> bool:
-        """Return whether the server has ended the connection; reads nothing."""
+        """Return whether the server has closed the connection, without reading."""
         try:
             self._socket.send(b"\r\n")
         except OSError:
             return True
         return False
 
-    def leave(self) -> None:
-        """Hang up."""
+    def close(self) -> None:
+        """Disconnect."""
         self._socket.close()
 
 
 @contextlib.contextmanager
-def calling(server: str, request: dict[str, Any]) -> Iterator[Caller]:
-    """Call the server, and hang up at the end."""
-    caller = Caller(server, request)
+def open_connection(server: str, request: dict[str, Any]) -> Iterator[RawClient]:
+    """Send a request, and disconnect at the end."""
+    caller = RawClient(server, request)
     try:
         yield caller
     finally:
-        caller.leave()
+        caller.close()
 
 
 def stored(user: str, thread: str = "") -> list[tuple[str, str, str]]:
@@ -183,19 +183,19 @@ def threads(user: str) -> list[str]:
 
 
 def until(condition: Callable[[], Any]) -> Any:
-    """Wait until something is true that nobody announces, such as a row; return it."""
-    end = time.monotonic() + WAIT_SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never came true"
+    """Wait until a condition returns a true value, such as a row; return the value."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not (result := condition()):
+        assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(0.005)
-    return found
+    return result
 
 
 def prompt(request: Any) -> list[tuple[str, str]]:
-    """Return what a provider was told, on either wire: role and text."""
+    """Return the messages that a provider received, on either wire: role and text."""
     sent = request.body
-    said = [("system", sent["system"])] if sent.get("system") else []
-    return said + [(m["role"], plain(m["content"])) for m in sent["messages"]]
+    system = [("system", sent["system"])] if sent.get("system") else []
+    return system + [(m["role"], plain(m["content"])) for m in sent["messages"]]
 
 
 def plain(content: Any) -> str:

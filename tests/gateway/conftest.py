@@ -1,4 +1,4 @@
-"""Users of the memory API, each with hands of their own."""
+"""Fixtures: HTTP clients, clients of the memory API, and a check for open tasks."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -9,10 +9,10 @@ import pytest
 from providers import client as provider_client
 from studio.server import event_loop_bridge
 from tests.gateway.calls import until
-from tests.gateway.hands import Hands
+from tests.gateway.memory_client import MemoryClient
 
 SERVING = ("Server.", "LifespanOn.", "serve.", "uvicorn", "Reporter.", "Watchers.")
-"""What begins the names of tasks that serve, and that tell the live board."""
+"""Prefixes of the names of tasks that serve requests or publish live turns."""
 
 
 @pytest.fixture
@@ -22,23 +22,23 @@ def http(server: str) -> Iterator[httpx2.Client]:
 
 
 @pytest.fixture
-def hands(http: httpx2.Client, user: str) -> Hands:
-    return Hands(http, f"{user}-a")
+def memory_client(http: httpx2.Client, user: str) -> MemoryClient:
+    return MemoryClient(http, f"{user}-a")
 
 
 @pytest.fixture
-def neighbour(http: httpx2.Client, user: str) -> Hands:
-    """Whose name differs in one character."""
-    return Hands(http, f"{user}-b")
+def other_client(http: httpx2.Client, user: str) -> MemoryClient:
+    """A client for a user whose name differs in one character."""
+    return MemoryClient(http, f"{user}-b")
 
 
 @pytest.fixture
 def settled(server: str) -> Callable[[], None]:
-    """Return what waits until no loop runs anything that a request here began.
+    """Return a function that waits until all tasks of this test's requests have ended.
 
-    What was running before is not of this test, such as sessions with tool servers.
+    Earlier tasks, such as sessions with tool servers, are ignored.
     """
-    # Where nobody called a provider yet, the server's loop is none of a client's.
+    # Before the first call of a provider, the server's loop is not among the clients'.
     loops = {*provider_client.loops(), *event_loop_bridge._loops}
     before = {task for loop in loops for task in tasks(loop)}
 
@@ -50,6 +50,6 @@ def settled(server: str) -> Callable[[], None]:
 
 
 def tasks(loop: asyncio.AbstractEventLoop) -> set[asyncio.Task]:
-    """Return a loop's tasks, without those that serve."""
+    """Return a loop's tasks, except those that serve requests."""
     running = asyncio.all_tasks(loop)
     return {t for t in running if not t.get_coro().__qualname__.startswith(SERVING)}

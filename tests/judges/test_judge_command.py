@@ -261,7 +261,7 @@ def test_agent_without_the_judge_may_be_named(past, obliging):
         (["--judge", "lone"], "no agent lists judge 'lone'"),
         (["--judge", "safety", "--limit", "0"], "--limit must be"),
         (["--judge", "safety", "--sample", "0"], "--sample must be"),
-        (["--judge", "safety", "--since", "yore"], "'yore' is neither"),
+        (["--judge", "safety", "--since", "yore"], "'yore' is not a time"),
     ],
 )
 def test_invalid_arguments_are_refused(server, configure, args, message):

@@ -17,7 +17,7 @@ from judges.scoring import judge_context
 from memory.models import Thread
 from providers import sync_bridge
 from tasks.queue import lifecycle
-from tests.gateway.calls import ask, body, calling, post, prompt
+from tests.gateway.calls import ask, body, open_connection, post, prompt
 from tests.judges.judge_tasks import (
     judge_requests,
     tasks_of,
@@ -81,8 +81,8 @@ def test_failed_or_cancelled_reply_is_not_judged(worker, fake, server, user, use
     fake.cut("mid_stream")
     post(server, body(user, agent="judged", stream=True))
     fake.hang("mid_stream")
-    with calling(server, body(user, agent="judged", stream=True)) as caller:
-        caller.hear("Hello")
+    with open_connection(server, body(user, agent="judged", stream=True)) as caller:
+        caller.read_until("Hello")
     rows = Thread.objects.filter(user_id=user_id, length=4)
     wait_until(rows.exists)
     assert tasks_of(user_id) == []

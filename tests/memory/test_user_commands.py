@@ -16,7 +16,7 @@ from access.users import identity
 from core.ids import UserId
 from memory.user_data import erasure, export
 from telemetry.presentation import turn_serializers
-from tests.access.authors import ADA
+from tests.access.actors import ADA
 from tests.memory.lives import live, rows_of
 from tests.telemetry.sample_turns import nested_calls, store_turn
 

@@ -17,7 +17,7 @@ from memory.transcript import conversation_queries, message_store
 from memory.transcript.message_rows import NewMessage
 from studio.user_pages import conversation_serializers
 from tests.gateway.calls import error
-from tests.gateway.hands import ok
+from tests.gateway.memory_client import ok
 from tests.memory import lives
 from tests.memory.saving import save
 from tests.telemetry.sample_turns import nested_calls, store_turn, tool_call

@@ -26,11 +26,11 @@ from studio.security import accounts, local_requests, roles
 from studio.security.roles import Role
 from studio.security.sessions import SessionStore
 from studio.server import access_middleware
-from tests.access.authors import ADA
-from tests.access.identity_provider import IdentityProvider
+from tests.access.actors import ADA
+from tests.access.authentication.identity_provider import IdentityProvider
 from tests.conftest import CONFIG
+from tests.gateway.auth.test_oidc_login import Browser
 from tests.gateway.calls import basic
-from tests.gateway.test_oidc import Browser
 
 pytestmark = pytest.mark.database
 

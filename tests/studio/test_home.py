@@ -21,7 +21,7 @@ from tasks.models import Task
 from telemetry.models import Turn
 from telemetry.statistics import recent_activity
 from tests.conftest import CONFIG
-from tests.gateway.hands import ok
+from tests.gateway.memory_client import ok
 from tests.telemetry.sample_turns import store_turn
 
 pytestmark = pytest.mark.database

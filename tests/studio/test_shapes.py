@@ -10,8 +10,8 @@ from studio.monitoring import home, spend, turn_views
 from studio.operations import api_tokens, background_tasks, trigger_views
 from studio.user_pages import fact_detail, fact_list
 from studio.user_pages import schemas as shapes
-from tests.access.authors import ADA
-from tests.gateway.hands import CONFIG_WITH_MEMORY, ok
+from tests.access.actors import ADA
+from tests.gateway.memory_client import CONFIG_WITH_MEMORY, ok
 from tests.memory import lives
 from tests.memory.saving import save
 from tests.studio.fitting import assert_fits

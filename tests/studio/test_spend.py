@@ -15,9 +15,9 @@ from core.events import Usage
 from studio.base import csv_export
 from studio.monitoring import spend
 from telemetry.statistics import cost_totals
-from tests.access.authors import ADA
+from tests.access.actors import ADA
 from tests.gateway.calls import error
-from tests.gateway.hands import ok
+from tests.gateway.memory_client import ok
 from tests.telemetry.sample_turns import model_call, store_turn
 
 pytestmark = pytest.mark.database

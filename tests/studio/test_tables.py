@@ -7,7 +7,7 @@ import pytest
 
 from access.tokens import api_tokens
 from studio.operations import table_browser
-from tests.access.authors import ADA
+from tests.access.actors import ADA
 
 pytestmark = pytest.mark.database
 

@@ -8,9 +8,9 @@ import pytest
 from access.limits import time_windows
 from access.models import UsageCounter
 from access.tokens import api_tokens
-from tests.access.authors import ADA
+from tests.access.actors import ADA
 from tests.gateway.calls import error
-from tests.gateway.hands import ok
+from tests.gateway.memory_client import ok
 
 pytestmark = pytest.mark.database
 

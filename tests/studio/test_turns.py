@@ -12,7 +12,7 @@ from judges.scoring.verdict_parser import JudgeResult
 from memory.facts import fact_store, public_ids
 from memory.facts.types import FactDraft
 from tests.gateway.calls import error
-from tests.gateway.hands import ok
+from tests.gateway.memory_client import ok
 from tests.telemetry.sample_turns import (
     NOON,
     SECOND,

@@ -16,7 +16,7 @@ from memory.recall import passages, sync_search
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from tests.gateway.calls import error
-from tests.gateway.hands import CONFIG_WITH_MEMORY, ok
+from tests.gateway.memory_client import CONFIG_WITH_MEMORY, ok
 from tests.memory.saving import save
 
 pytestmark = pytest.mark.database

@@ -12,7 +12,7 @@ from memory.models import Fact, Owner, Thread
 from telemetry.models import Turn
 from tests.conftest import CONFIG
 from tests.gateway.calls import error
-from tests.gateway.hands import ok
+from tests.gateway.memory_client import ok
 from tests.memory import lives
 from tests.telemetry.sample_turns import model_call, store_turn
 

@@ -334,7 +334,7 @@ def test_table_is_available_as_json(file):
 
 
 def test_invalid_time_is_refused(file):
-    with pytest.raises(CommandError, match="'soon' is neither"):
+    with pytest.raises(CommandError, match="'soon' is not a time"):
         run(file, "--since", "soon")
 
 

@@ -21,7 +21,7 @@ from tasks.queue.lifecycle import TaskSpec
 from tasks.worker import runner
 from telemetry.models import Turn
 from testing.scripted_provider import FakeProvider
-from tests.access.authors import ADA
+from tests.access.actors import ADA
 from tests.conftest import CONFIG
 from tests.tasks.conftest import PATIENCE_SECONDS, Working, wait_for, wait_until
 

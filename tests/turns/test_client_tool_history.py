@@ -15,7 +15,6 @@ from tests.gateway.calls import (
     post,
     prompt,
     refused,
-    says,
     stored,
     text_of,
 )
@@ -65,7 +64,7 @@ def called(server, fake, user, agent, *, stream=False, said=(), tools=None):
     assert reason == "tool_calls"
     content = "".join(said) or None
     answer = {"role": "assistant", "content": content, "tool_calls": calls}
-    return calls, [says("what is 1+2?"), answer]
+    return calls, [user_message("what is 1+2?"), answer]
 
 
 def results(calls: list[dict], *contents: str) -> list[dict]:
@@ -161,7 +160,7 @@ def test_parallel_calls_are_answered_together(server, fake, user, agent):
 @BOTH
 def test_results_may_come_with_a_question(server, fake, user, agent):
     calls, _ = called(server, fake, user, agent)
-    messages = [*results(calls, "3"), says("and double it")]
+    messages = [*results(calls, "3"), user_message("and double it")]
     post(server, body(user, agent=agent, tools=[TOOL], messages=messages))
     assert exchange(fake.requests[-1])[-2:] == [
         ("result", calls[0]["id"], "3"),
@@ -205,7 +204,7 @@ def test_reasoning_is_sent_back_with_its_call(server, fake, user, agent):
 @BOTH
 def test_unrequested_result_is_refused(server, fake, user, agent):
     orphan = {"role": "tool", "tool_call_id": "call_nowhere", "content": "3"}
-    for messages in ([orphan], [says("hi"), orphan]):
+    for messages in ([orphan], [user_message("hi"), orphan]):
         said = refused(server, body(user, agent=agent, messages=messages))
         assert said["param"] == "messages"
         assert "call_nowhere" in said["message"]
@@ -269,7 +268,7 @@ def test_tool_loop_may_be_incognito(server, fake, user, agent):
     reply = post(server, body(user, agent=agent, **hidden))
     calls, _ = calls_in(reply, stream=False)
     answer = {"role": "assistant", "content": None, "tool_calls": calls}
-    messages = [says("hi"), answer, *results(calls, "3")]
+    messages = [user_message("hi"), answer, *results(calls, "3")]
     post(server, body(user, agent=agent, messages=messages, **hidden))
     assert [kind for kind, *_ in exchange(fake.requests[-1])] == [
         *("user", "call", "result")
@@ -300,7 +299,7 @@ def test_tool_loop_of_another_client_can_continue(server, fake, user):
     function = {"name": "look", "arguments": "{}"}
     call = {"id": "call_1", "type": "function", "function": function}
     messages = [
-        says("what is there?"),
+        user_message("what is there?"),
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_1", "content": "a cat"},
     ]

@@ -14,9 +14,9 @@ from tests.gateway.calls import (
     body,
     post,
     prompt,
-    says,
     stored,
     threads,
+    user_message,
 )
 
 pytestmark = pytest.mark.database
@@ -149,7 +149,7 @@ def test_concurrent_requests_of_one_user_keep_their_pairs(server, fake, user, st
 def test_resent_history_is_not_duplicated(client, fake, user, agent):
     sent = [{"role": "system", "content": "Be brief."}]
     for question in ("one", "two", "three"):
-        sent.append(says(question))
+        sent.append(user_message(question))
         fake.reply(f"re: {question}")
         message = ask(client, user, agent=agent, messages=sent).choices[0].message
         sent.append(replied(message.content))
@@ -159,7 +159,7 @@ def test_resent_history_is_not_duplicated(client, fake, user, agent):
 
 def test_client_history_replaces_the_stored_one(client, fake, user):
     ask(client, user, "stored")
-    few_shot = [says("2+2"), replied("4"), says("3+3")]
+    few_shot = [user_message("2+2"), replied("4"), user_message("3+3")]
     ask(client, user, messages=few_shot, metadata={"history": "client"})
     assert spoken(fake.requests[-1]) == ["2+2", "4", "3+3"]
     ask(client, user, "and now?")
@@ -186,7 +186,7 @@ def test_incognito_turn_stores_no_row(server, fake, user, agent, stream):
             name,
             agent=agent,
             stream=stream,
-            messages=[says("a"), replied("b"), says("secret")],
+            messages=[user_message("a"), replied("b"), user_message("secret")],
             metadata={"memory": "incognito", "thread_id": "t"},
         )
         assert post(server, request).status_code == 200

@@ -12,7 +12,7 @@ from django.db import OperationalError, connection
 
 from database import database_executor
 from database.errors import DatabaseDown, TurnDiscarded
-from tests.gateway.calls import ask, body, calling, refused, stored, until
+from tests.gateway.calls import ask, body, open_connection, refused, stored, until
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -35,8 +35,8 @@ def trips(monkeypatch):
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_turn_takes_two_database_jobs(server, client, user, trips, stream):
-    with calling(server, body(user, stream=stream)) as caller:
-        caller.hear("stop")
+    with open_connection(server, body(user, stream=stream)) as caller:
+        caller.read_until("stop")
         until(lambda: stored(user))
     assert trips == ["load_context", "store_turn"]
 
@@ -51,12 +51,12 @@ def test_open_streams_hold_no_database_thread(server, fake, client, user):
     for _ in range(count):
         fake.hang("mid_stream", "first", "second")
     open_ones = [
-        calling(server, body(f"{user}-{number}", stream=True))
+        open_connection(server, body(f"{user}-{number}", stream=True))
         for number in range(count)
     ]
     callers = [one.__enter__() for one in open_ones]
     for caller in callers:
-        caller.hear("first")
+        caller.read_until("first")
     assert httpx2.get(f"{server}/health/ready", timeout=60).status_code == 200
     ask(client, user)
     for one in open_ones:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.gateway.calls import ask, body, prompt, refused, says, stored
+from tests.gateway.calls import ask, body, prompt, refused, stored, user_message
 
 pytestmark = pytest.mark.database
 
@@ -34,7 +34,7 @@ def test_prompt_names_the_language(client, fake, user, tag, name):
 
 @BOTH
 def test_language_is_in_the_first_system_message_once(client, fake, user, agent):
-    messages = [{"role": "system", "content": "Be brief."}, says("hi")]
+    messages = [{"role": "system", "content": "Be brief."}, user_message("hi")]
     ask(client, user, agent=agent, messages=messages, metadata={"language": "fr"})
     whole = "\n\n".join(system(fake))
     start = "You are a test assistant.\n\nAlways reply in French"

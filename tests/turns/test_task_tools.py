@@ -15,7 +15,7 @@ from tasks.queue import lifecycle
 from tasks.queue.lifecycle import TaskSpec
 from telemetry.models import ToolCall
 from testing.scripted_provider import FakeProvider
-from tests.access.authors import ADA
+from tests.access.actors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask
 from tests.tasks.conftest import Working

@@ -8,7 +8,7 @@ import pytest
 
 from core.text.sanitization import MAX_QUOTED
 from tests.gateway.calls import ask, body, error, post, refused, until
-from tests.gateway.test_limits import is_clear, limited, meters_of  # noqa: F401
+from tests.gateway.limits.test_usage_limits import is_clear, limited, meters_of  # noqa: F401
 from turns.errors import SchemaInvalid
 from turns.structured_output import (
     reply_schema,

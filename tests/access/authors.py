@@ -1,5 +1,0 @@
-"""Who does what is audited."""
-
-from access.audit.audit_events import Actor
-
-ADA = Actor("command line: ada", "command line on desk")

@@ -1,0 +1,80 @@
+"""API tokens that change while processes remember them, over real HTTP."""
+
+import httpx2
+import pytest
+from django.db.models import F
+
+from access.models import ApiToken
+from access.tokens import api_tokens
+from access.users import identity
+from memory.models import Thread
+from tests.access.actors import ADA
+from tests.conftest import CONFIG
+from tests.gateway.auth.test_authentication import refusal
+from tests.gateway.calls import PATH, bearer
+
+pytestmark = pytest.mark.database
+
+TOKENS = CONFIG + "auth: {proxy: {tokens: {}}}\n"
+ASKED = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.fixture
+def http(running):
+    with httpx2.Client(base_url=running, timeout=60, verify=False) as http:
+        yield http
+
+
+@pytest.fixture
+def mint(database, user):
+    """Return a function that makes a token for the test's user."""
+
+    def mint(**terms) -> str:
+        return api_tokens.create_token("test", user, by=ADA, **terms)[1]
+
+    return mint
+
+
+@pytest.fixture
+def change(configure, fake, http):
+    """Return a function that changes a token this process has taken a turn with."""
+    configure(TOKENS)
+
+    def change(secret: str, **changes) -> None:
+        fake.reply("hello")
+        assert http.post(PATH, json=ASKED, headers=bearer(secret)).status_code == 200
+        row = ApiToken.objects.filter(digest=api_tokens.digest(secret))
+        assert row.update(version=F("version") + 1, **changes)
+
+    return change
+
+
+def test_changed_token_is_looked_up_once(change, fake, http, mint):
+    secret = mint()
+    change(secret, label="renamed")
+    for _ in range(2):
+        fake.reply("hello")
+        assert http.post(PATH, json=ASKED, headers=bearer(secret)).status_code == 200
+        known = api_tokens.TOKEN_CACHE.get(api_tokens.digest(secret))
+        assert known is not None
+        assert (known.label, known.version) == ("renamed", 2)
+
+
+def test_removed_token_agent_is_refused_at_once(change, http, mint):
+    secret = mint(agents=["assistant"])
+    change(secret, agents=["tuned"])
+    answer = http.post(PATH, json=ASKED, headers=bearer(secret))
+    assert refusal(answer) == (404, "model_not_found")
+
+
+def test_reassigned_token_reads_nothing_of_its_former_user(
+    change, fake, http, mint, user
+):
+    secret = mint()
+    other = f"{user}-2"
+    change(secret, principal=other)
+    answer = http.post(PATH, json=ASKED, headers=bearer(secret))
+    assert refusal(answer) == (403, "identity_mismatch")
+    fake.reply("hello")
+    assert http.post(PATH, json=ASKED, headers=bearer(secret)).status_code == 200
+    assert Thread.objects.filter(user_id=identity.derive_user_id(other)).exists()

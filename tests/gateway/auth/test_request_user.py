@@ -1,0 +1,214 @@
+"""The user of a chat, and of the models list: header, query and body."""
+
+import httpx2
+import pytest
+
+from access.tokens import api_tokens
+from tests.access.actors import ADA
+from tests.conftest import CONFIG
+from tests.gateway import mcp_calls
+from tests.gateway.calls import PATH, bearer, body, error, stored, user_message
+
+pytestmark = pytest.mark.database
+
+HEADER = "X-Coulisse-User"
+NAMELESS = {"model": "assistant", "messages": [user_message("hi")]}
+MODELS = ["/v1/models", "/v1/models/assistant"]
+BOUND = CONFIG + "auth: {proxy: {tokens: {}}}\n"
+
+
+@pytest.fixture
+def http(server):
+    with httpx2.Client(base_url=server, timeout=60, verify=False) as http:
+        yield http
+
+
+def chat(http, content=NAMELESS, **more) -> httpx2.Response:
+    return http.post(PATH, json=content, **more)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_chat_header_names_the_user(http, fake, user, stream):
+    for name in (user, f"{user}-b"):
+        fake.reply("hello")
+        content = {**NAMELESS, "stream": stream}
+        assert chat(http, content, headers={HEADER: name}).status_code == 200
+        assert len(stored(name)) == 2
+
+
+def test_chat_query_names_the_user(http, fake, user):
+    fake.reply("hello")
+    assert chat(http, params={"safety_identifier": user}).status_code == 200
+    assert len(stored(user)) == 2
+
+
+def test_chat_header_accepts_any_letters(http, fake, user):
+    for _ in range(2):
+        fake.reply("hello")
+    name = f"{user}-Zoë"
+    for encoding in ("utf-8", "latin-1"):
+        headers = {HEADER: name.encode(encoding)}
+        assert chat(http, headers=headers).status_code == 200
+    assert len(stored(name)) == 4
+
+
+def test_chat_accepts_equal_user_names(http, fake, user):
+    fake.reply("hello")
+    answer = chat(
+        http,
+        {**NAMELESS, "safety_identifier": user},
+        params={"safety_identifier": [user, f" {user} "]},
+        headers={HEADER: user},
+    )
+    assert answer.status_code == 200
+    assert len(stored(user)) == 2
+
+
+CONFLICTS = [
+    ({"headers": {HEADER: "A"}, "params": {"safety_identifier": "B"}}, {}),
+    ({"headers": {HEADER: "A"}}, {"safety_identifier": "B"}),
+    ({"headers": {HEADER: "A"}}, {"user": "B"}),
+    ({"params": {"safety_identifier": "A"}}, {"safety_identifier": "B"}),
+    ({"params": {"safety_identifier": ["A", "B"]}}, {}),
+    ({"headers": [(HEADER, "A"), (HEADER, "B")]}, {}),
+    ({"headers": [(HEADER, "A"), (HEADER.lower(), "B")]}, {"user": "A"}),
+]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("named", "fields"), CONFLICTS)
+def test_chat_conflicting_names_are_refused(http, fake, named, fields, stream):
+    said = error(chat(http, {**NAMELESS, **fields, "stream": stream}, **named), 400)
+    assert (said["code"], said["param"]) == ("user_conflict", "safety_identifier")
+    assert fake.requests == []
+
+
+def test_chat_body_safety_identifier_takes_precedence(http, fake, user):
+    fake.reply("hello")
+    fields = {"safety_identifier": user, "user": f"{user}-old"}
+    answer = chat(http, {**NAMELESS, **fields}, headers={HEADER: user})
+    assert answer.status_code == 200
+    assert stored(user)
+    assert not stored(f"{user}-old")
+
+
+@pytest.mark.parametrize("name", ["", "x" * 513])
+@pytest.mark.parametrize("place", ["header", "query"])
+def test_invalid_name_is_refused(http, fake, name, place):
+    named = (
+        {"headers": {HEADER: name}}
+        if place == "header"
+        else {"params": {"safety_identifier": name}}
+    )
+    for answer in (chat(http, **named), *(http.get(path, **named) for path in MODELS)):
+        assert error(answer, 400)["param"] == "safety_identifier"
+    assert fake.requests == []
+
+
+def test_unknown_query_parameter_is_refused(http, fake, user):
+    asked = {"safety_identifer": user}
+    answers = [chat(http, body(user), params=asked)]
+    answers += [http.get(path, params=asked) for path in MODELS]
+    for answer in answers:
+        said = error(answer, 400)
+        assert (said["param"], said["code"]) == (
+            "safety_identifer",
+            "unknown_parameter",
+        )
+        assert "safety_identifier" in said["message"]
+    assert fake.requests == []
+
+
+def test_unknown_query_parameter_is_quoted_short(http):
+    said = error(http.get("/v1/models", params={"x" * 5_000: "1"}), 400)
+    assert len(said["message"]) < 300
+    assert len(said["param"]) <= 100
+
+
+def test_query_with_too_many_parameters_is_refused(http, server, fake, user):
+    query = "?" + "&".join(["a"] * 2_000)
+    answers = [http.post(PATH + query, json=body(user)), http.get("/v1/models" + query)]
+    answers.append(http.get("/v1/memories" + query))
+    for answer in answers:
+        assert error(answer, 400)["code"] == "too_many_parameters"
+    listed = http.post("/mcp" + query, json=mcp_calls.rpc("tools/list"))
+    assert "more parameters" in listed.json()["error"]["message"]
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize("path", MODELS)
+def test_models_accept_an_optional_user(http, path, user):
+    assert http.get(path).status_code == 200
+    assert http.get(path, headers={HEADER: user}).status_code == 200
+    assert http.get(path, params={"safety_identifier": user}).status_code == 200
+
+
+@pytest.mark.parametrize("path", MODELS)
+def test_models_refuse_two_users(http, path, user):
+    asked = {"safety_identifier": user}
+    answer = http.get(path, params=asked, headers={HEADER: f"{user}-b"})
+    assert error(answer, 400)["code"] == "user_conflict"
+
+
+# With a token, whose principal is the user.
+
+
+@pytest.fixture
+def bound(configure, http, user):
+    configure(BOUND)
+    http.headers.update(bearer(api_tokens.create_token("test", user, by=ADA)[1]))
+    return http
+
+
+def test_token_user_may_be_named_anywhere(bound, fake, user):
+    for named in (
+        {},
+        {"headers": {HEADER: user}},
+        {"params": {"safety_identifier": user}},
+    ):
+        fake.reply("hello")
+        assert chat(bound, **named).status_code == 200
+        assert all(bound.get(path, **named).status_code == 200 for path in MODELS)
+    assert len(stored(user)) == 6
+
+
+def test_token_refuses_another_user_anywhere(bound, fake, user):
+    other = f"{user}-b"
+    for named in (
+        {"headers": {HEADER: other}},
+        {"params": {"safety_identifier": other}},
+    ):
+        answers = [chat(bound, **named), *(bound.get(path, **named) for path in MODELS)]
+        for answer in answers:
+            assert error(answer, 403)["code"] == "identity_mismatch"
+    content = {**NAMELESS, "safety_identifier": user, "user": other}
+    assert error(chat(bound, content), 403)["code"] == "identity_mismatch"
+    assert fake.requests == []
+
+
+# MCP.
+
+
+def test_mcp_tool_list_refuses_two_users(server, user):
+    url = f"{server}/mcp?safety_identifier={user}"
+    said = mcp_calls.rpc("tools/list")
+    answer = httpx2.post(
+        url, json=said, headers={HEADER: f"{user}-b"}, timeout=60, verify=False
+    )
+    assert "several users" in answer.json()["error"]["message"]
+
+
+# What the API says of itself.
+
+
+def test_openapi_describes_header_and_query(http):
+    paths = http.get("/v1/openapi.json").json()["paths"]
+    for path, method in (
+        ("/v1/chat/completions", "post"),
+        ("/v1/models", "get"),
+        ("/v1/models/{name}", "get"),
+    ):
+        found = {
+            (each["in"], each["name"]) for each in paths[path][method]["parameters"]
+        }
+        assert {("header", HEADER), ("query", "safety_identifier")} <= found, path

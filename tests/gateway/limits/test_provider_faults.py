@@ -1,0 +1,646 @@
+"""A provider that fails, over real sockets: what the client sees, how soon, and what
+is charged and stored. `docs/reliability.md` has the same table in words."""
+
+import asyncio
+import functools
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import openai
+import orjson
+import pytest
+
+from access.limits import time_windows, usage_limits
+from access.models import UsageCounter
+from access.users.identity import derive_user_id
+from config import live
+from config.loading import loader
+from config.sections import Config
+from core.errors import public_text
+from core.events import Usage
+from providers.resilience import backoff
+from testing.scripted_provider import FakeProvider
+from tests.gateway.calls import (
+    DONE,
+    body,
+    error,
+    open_connection,
+    post,
+    read_frames,
+    stored,
+    text_of,
+)
+from tests.gateway.security.test_private_details import assert_public
+from tests.gateway.turns.test_turn_record import the_turn
+from tests.providers import fault_server as faults
+from tests.providers.fault_server import CUT, HANG, FaultServer
+from tests.test_docs import rows
+
+pytestmark = pytest.mark.database
+
+EITHER = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+SLACK_SECONDS = 20.0
+"""How much longer than its timeout an answer may take on a busy machine."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a client sees."""
+
+    status: int
+    code: str | None
+    """Of the error object."""
+    tries: int = 3
+    """Requests to the provider."""
+    text: str | None = None
+    """What came before an error in the stream, which has the status 200."""
+    seconds: float = 0
+    """How long its timeouts take."""
+    timeout: str | None = None
+    """The timeout that ends it; the others are patient."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table."""
+
+    fault: str
+    whole: Seen | None
+    """Without streaming; None where the fault is one of streams."""
+    stream: Seen | None
+    do: faults.Fault | None = None
+    """What the server does; None where it is never reached."""
+    place: str = "broken"
+    """Which of the stage's addresses the provider is at."""
+    breaker: dict[str, float] = field(default_factory=dict)
+    is_routed: bool = True
+    """Whether a fallback is asked, if nothing was heard."""
+    headers: dict[str, str] = field(default_factory=lambda: {"x-should-retry": "false"})
+
+
+def refusing(**fields: str) -> faults.Fault:
+    """Answer 400 with an error object of these fields."""
+    content = orjson.dumps({"error": {"message": "no", **fields}})
+    head = f"HTTP/1.1 400 Fault\r\nContent-Length: {len(content)}\r\n\r\n"
+    return lambda request: [head.encode() + content]
+
+
+def both(status: int, code: str | None, tries: int = 3) -> dict[str, Seen]:
+    seen = Seen(status, code, tries)
+    return {"whole": seen, "stream": seen}
+
+
+ROWS = [
+    Row("refused connection", **both(502, "provider_unreachable"), place="refused"),
+    Row("DNS failure", **both(502, "provider_unreachable"), place="unknown"),
+    Row("TLS error", **both(502, "provider_unreachable", 1), place="untrusted"),
+    Row(
+        "no connection",
+        whole=Seen(504, "provider_timed_out", 3, seconds=0.3, timeout="connect"),
+        stream=Seen(504, "provider_timed_out", 3, seconds=0.3, timeout="connect"),
+        place="deaf",
+    ),
+    Row(
+        "no response",
+        whole=Seen(504, "provider_timed_out", 1, seconds=0.1, timeout="total"),
+        stream=Seen(504, "provider_timed_out", 1, seconds=0.1, timeout="first_token"),
+        do=faults.silence,
+    ),
+    Row(
+        "slow first token",
+        whole=None,
+        stream=Seen(504, "provider_timed_out", 1, seconds=0.1, timeout="first_token"),
+        do=faults.slow_start(60),
+    ),
+    Row(
+        "429 with Retry-After",
+        **both(429, "provider_rate_limited"),
+        do=faults.status(429, retry_after=1),
+        headers={"retry-after": "1"},
+    ),
+    Row("429", **both(429, "provider_rate_limited"), do=faults.status(429)),
+    Row("500", **both(503, "provider_overloaded"), do=faults.status(500)),
+    Row("503", **both(503, "provider_overloaded"), do=faults.status(503)),
+    Row("key refused", **both(502, "provider_key_refused", 1), do=faults.status(401)),
+    Row("no credit", **both(502, "provider_out_of_credit", 1), do=faults.status(402)),
+    Row(
+        "unknown model",
+        **both(502, "provider_model_unknown", 1),
+        do=faults.status(404),
+    ),
+    Row("half a JSON", **both(502, "provider_broken_reply", 1), do=faults.half_json),
+    Row("empty body", **both(502, "provider_broken_reply", 1), do=faults.empty),
+    Row(
+        "wrong content type",
+        **both(502, "provider_broken_reply", 1),
+        do=faults.web_page,
+    ),
+    Row("not HTTP", **both(502, "provider_broken_reply", 1), do=faults.not_http),
+    Row(
+        "stall in mid-stream",
+        whole=Seen(504, "provider_timed_out", 1, seconds=0.1, timeout="total"),
+        stream=Seen(
+            200, "provider_timed_out", 1, "Hello there", seconds=0.1, timeout="idle"
+        ),
+        do=faults.stopped(HANG),
+    ),
+    Row(
+        "cut stream",
+        whole=Seen(502, "provider_disconnected"),
+        stream=Seen(200, "provider_disconnected", 1, "Hello there"),
+        do=faults.stopped(CUT),
+    ),
+    Row(
+        "stream without its end",
+        whole=None,
+        stream=Seen(200, "provider_broken_reply", 1, "Hello there"),
+        do=faults.unterminated,
+    ),
+    Row(
+        "refused request",
+        **both(400, None, 1),
+        do=refusing(type="invalid_request_error"),
+        is_routed=False,
+        headers={},
+    ),
+    Row(
+        "content filter",
+        **both(400, "content_filter", 1),
+        do=refusing(code="content_filter"),
+        is_routed=False,
+        headers={},
+    ),
+]
+
+
+def cases(*kinds: str) -> list[Any]:
+    return [
+        pytest.param(row, kind, stream, id=f"{row.fault}-{kind}-{stream and 'stream'}")
+        for row in ROWS
+        for kind in kinds
+        for stream in (True, False)
+        if (row.stream if stream else row.whole) is not None
+        # Before it is reached, all kinds are alike.
+        if kind == "openai" or row.do is not None
+    ]
+
+
+YAML = """
+providers:
+  main:
+    kind: {kind}
+    base_url: {address}
+    api_key: sk-main-0123456789
+    timeouts: {timeouts}
+    breaker: {breaker}
+  spare:
+    kind: openai
+    base_url: {spare}
+    api_key: sk-spare-0123456789
+prices:
+  main: {{m: {{input: 2, output: 10}}}}
+  spare: {{m2: {{input: 3, output: 20}}}}
+agents:
+  - {{name: lone, provider: main, model: m}}
+  - name: guarded
+    provider: main
+    model: m
+    fallbacks: [{{provider: spare, model: m2}}]
+"""
+REPLY_MICRO_USD = 7 * 2 + 3 * 10
+SPARE_MICRO_USD = 7 * 3 + 3 * 20
+
+
+def cost(usage: Usage) -> int:
+    """Return what a call of the first provider costs, in micro-dollars."""
+    return usage.input_tokens * 2 + usage.output_tokens * 10
+
+
+@functools.cache
+def config(text: str) -> Config:
+    """Return a YAML, read once: reading takes longer than most faults."""
+    return loader.parse_config(text.encode(), Path("coulisse.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
+    async def pause(seconds: float) -> None:
+        """Wait for nothing."""
+
+    monkeypatch.setattr(backoff, "sleep", pause)
+
+
+@dataclass
+class Stage:
+    """Where providers are, for the whole module: starting them takes longer, too."""
+
+    broken: FaultServer
+    spare: FakeProvider
+    addresses: dict[str, str]
+
+    def config(self, row: Row, kind: str, seen: Seen | None = None) -> Config:
+        """Return what is configured where a provider of a kind has a fault."""
+        address = self.addresses[row.place]
+        timeout = seen.timeout if seen is not None else None
+        text = YAML.format(
+            kind=kind,
+            address=address.removesuffix("/v1") if kind == "anthropic" else address,
+            timeouts={f"{timeout}_seconds": 0.1} if timeout is not None else {},
+            breaker=row.breaker,
+            spare=self.spare.base_url,
+        )
+        return config(text)
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with (
+        FaultServer() as broken,
+        FaultServer(secure=True) as untrusted,
+        FakeProvider() as spare,
+        faults.refused_port() as refused,
+        faults.deaf_port() as deaf,
+        faults.names(),
+    ):
+        addresses = {
+            "broken": f"{broken.root_url}/v1",
+            "deaf": f"http://127.0.0.1:{deaf}/v1",
+            "refused": f"http://127.0.0.1:{refused}/v1",
+            "unknown": faults.NOWHERE,
+            "untrusted": f"{untrusted.root_url}/v1",
+        }
+        yield Stage(broken, spare, addresses)
+
+
+@pytest.fixture
+def broken(stage):
+    """The server of the provider that fails."""
+    stage.broken.default = faults.reply()
+    stage.broken.requests.clear()
+    return stage.broken
+
+
+@pytest.fixture
+def spare(stage):
+    """The provider that is fallen back to."""
+    stage.spare.requests.clear()
+    return stage.spare
+
+
+@pytest.fixture
+def suffer(running, stage, broken, spare, user):
+    """Return a function that asks an agent while the provider has a fault."""
+
+    def suffer(
+        row: Row, kind: str, agent: str, *, stream: bool, who: str = user
+    ) -> "Answer":
+        if row.do is not None:
+            broken.default = row.do
+        live.set_current(stage.config(row, kind, row.stream if stream else row.whole))
+        request = body(who, "hi", agent=agent, stream=stream, **LIMITED)
+        begun = time.monotonic()
+        return Answer(post(running, request), time.monotonic() - begun)
+
+    return suffer
+
+
+LIMITED = {"metadata": {"tokens_per_day": "1000000"}}
+"""A limit far away, so that there are meters to be charged."""
+
+
+@dataclass
+class Answer:
+    """What came, and how long it took."""
+
+    response: Any
+    seconds: float
+
+    @property
+    def headers(self) -> Any:
+        return self.response.headers
+
+    def error(self, seen: Seen) -> Any:
+        """Return the error object, in whichever place it belongs."""
+        if seen.text is None:
+            return error(self.response, seen.status)
+        assert self.response.status_code == seen.status
+        *read, last, done = read_frames(self.response.content)
+        assert text_of(read) == seen.text
+        assert done == DONE
+        reasons = [
+            choice["finish_reason"] for each in read for choice in each["choices"]
+        ]
+        assert set(reasons) == {None}
+        return last["error"]
+
+
+def charged(user: str) -> tuple[int, int]:
+    """Return the tokens and micro-dollars a user's day is charged with.
+
+    Nothing is left set aside, and no cost is unknown.
+    """
+    subject = usage_limits.user_subject(derive_user_id(user))
+    meter = UsageCounter.objects.get(subject=subject, window=time_windows.DAY)
+    assert (
+        meter.turns_reserved_now,
+        meter.tokens_reserved_now,
+        meter.micro_usd_reserved_now,
+    ) == (0, 0, 0)
+    assert (meter.turns_reserved_before, meter.tokens_reserved_before) == (0, 0)
+    assert meter.unpriced == 0
+    return meter.tokens, meter.micro_usd
+
+
+REMEDIES = {
+    "refused connection": "check providers.main.base_url",
+    "DNS failure": "check providers.main.base_url",
+    "TLS error": "check providers.main.base_url",
+    "no connection": "providers.main.timeouts.connect_seconds",
+    "key refused": "check providers.main.api_key",
+    "no credit": "providers.main.api_key",
+    "unknown model": "providers.main.base_url",
+}
+"""What the record of a turn tells operators and the answer does not tell clients."""
+
+
+@pytest.mark.parametrize(("row", "kind", "stream"), cases("openai", "anthropic"))
+def test_provider_fault_is_reported_stored_and_charged(suffer, user, row, kind, stream):
+    seen = row.stream if stream else row.whole
+    answer = suffer(row, kind, "lone", stream=stream)
+    assert answer.seconds < seen.seconds + SLACK_SECONDS
+    told = answer.error(seen)
+    assert told["code"] == seen.code
+    if seen.text is None:
+        for name, value in row.headers.items():
+            assert answer.headers[name] == value
+        assert answer.headers["x-coulisse-attempts"] == str(seen.tries)
+    assert answer.headers["x-coulisse-provider"] == "main"
+    assert_public(answer.response.text)
+    turn = the_turn(user)
+    assert (turn.outcome, public_text(turn.error)) == ("error", told["message"])
+    if row.fault in REMEDIES:
+        assert REMEDIES[row.fault] in turn.error
+    (call,) = turn.calls
+    # Nothing is written down of a single request that was answered.
+    assert (len(call.attempts) or 1) == seen.tries
+    said = seen.text is not None
+    assert stored(user) == (
+        [("user", "hi", ""), ("assistant", seen.text, "error")] if said else []
+    )
+    used = turn.usage.input_tokens + turn.usage.output_tokens
+    assert (used > 0) is said
+    assert turn.cost_micro_usd == cost(turn.usage)
+    assert charged(user) == (used, cost(turn.usage))
+
+
+@pytest.mark.parametrize(("row", "kind", "stream"), cases("openai"))
+def test_fallback_takes_over_before_any_output(suffer, spare, user, row, kind, stream):
+    seen = row.stream if stream else row.whole
+    answer = suffer(row, kind, "guarded", stream=stream)
+    if seen.text is not None or not row.is_routed:
+        assert answer.error(seen)["code"] == seen.code
+        assert spare.requests == []
+        assert charged(user)[1] == cost(the_turn(user).usage)
+        return
+    assert answer.response.status_code == 200
+    assert "Hello from the fake." in answer.response.text.replace('"}', "")
+    assert answer.headers["x-coulisse-provider"] == "spare"
+    assert answer.headers["x-coulisse-attempts"] == str(seen.tries + 1)
+    turn = the_turn(user)
+    assert turn.outcome == "ok"
+    failed, answered = turn.calls
+    assert (failed.provider, len(failed.attempts)) == ("main", seen.tries)
+    assert failed.error
+    assert failed.usage is None
+    assert (answered.provider, answered.model, answered.error) == ("spare", "m2", None)
+    assert stored(user)[-1] == ("assistant", "Hello from the fake.", "stop")
+    assert turn.cost_micro_usd == SPARE_MICRO_USD
+    assert charged(user) == (10, SPARE_MICRO_USD)
+
+
+@EITHER
+def test_provider_is_used_again_after_recovery(suffer, broken, user, stream):
+    broken.then(faults.status(500), faults.reply("Back."))
+    row = Row("recovery", None, None)
+    answer = suffer(row, "openai", "lone", stream=stream)
+    assert answer.response.status_code == 200
+    assert answer.headers["x-coulisse-attempts"] == "2"
+    turn = the_turn(user)
+    assert turn.outcome == "ok"
+    assert [each.error is None for each in turn.calls[0].attempts] == [False, True]
+    assert charged(user) == (10, REPLY_MICRO_USD)
+
+
+LEFT = Row(
+    "open circuit",
+    **both(503, "provider_circuit_open", 0),
+    do=faults.status(500),
+    breaker={"failures": 3, "after_seconds": 0, "open_seconds": 300},
+)
+
+
+@pytest.fixture
+def left_alone(suffer, broken, user):
+    """The server of a provider whose circuit one turn has opened."""
+    answer = suffer(LEFT, "openai", "lone", stream=False, who=f"{user}-before")
+    assert error(answer.response, 503)["code"] == "provider_overloaded"
+    broken.requests.clear()
+    return broken
+
+
+@EITHER
+def test_open_circuit_refuses_with_503(suffer, left_alone, user, stream):
+    answer = suffer(LEFT, "openai", "lone", stream=stream)
+    told = error(answer.response, 503)
+    assert told["code"] == "provider_circuit_open"
+    assert answer.seconds < SLACK_SECONDS
+    assert 1 <= int(answer.headers["retry-after"]) <= 300
+    assert answer.headers["x-coulisse-provider"] == "main"
+    assert answer.headers["x-coulisse-attempts"] == "0"
+    assert left_alone.requests == []
+    assert_public(answer.response.text)
+    turn = the_turn(user)
+    assert (turn.outcome, public_text(turn.error)) == ("error", told["message"])
+    assert "last error: provider 'main' failed" in turn.error
+    assert stored(user) == []
+    assert charged(user) == (0, 0)
+
+
+@EITHER
+def test_fallback_answers_behind_an_open_circuit(suffer, left_alone, user, stream):
+    answer = suffer(LEFT, "openai", "guarded", stream=stream)
+    assert answer.response.status_code == 200
+    assert answer.headers["x-coulisse-provider"] == "spare"
+    assert answer.headers["x-coulisse-attempts"] == "1"
+    assert left_alone.requests == []
+    assert [len(call.attempts) for call in the_turn(user).calls] == [0, 0]
+    assert charged(user) == (10, SPARE_MICRO_USD)
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+@pytest.mark.parametrize(
+    ("do", "stream", "said"),
+    [
+        (faults.silence, True, ""),
+        (faults.silence, False, ""),
+        (faults.stopped(HANG), True, "Hello there"),
+    ],
+    ids=["before-stream", "before-whole", "within"],
+)
+def test_client_disconnect_during_a_fault_is_charged(
+    running, stage, broken, user, kind, do, stream, said
+):
+    broken.default = do
+    live.set_current(stage.config(Row("client leaves", None, None), kind))
+    request = body(user, "hi", agent="lone", stream=stream, **LIMITED)
+    with open_connection(running, request) as caller:
+        broken.wait(lambda: broken.requests)
+        # In words: each piece has a frame of its own.
+        for word in said.split():
+            caller.read_until(word)
+    broken.wait(lambda: broken.requests[0].left)
+    turn = the_turn(user)
+    assert turn.outcome == "cancelled"
+    kept = [("assistant", said, "cancelled")] if said else []
+    assert stored(user) == [("user", "hi", ""), *kept]
+    # The provider has the prompt, and wants to be paid for it.
+    assert turn.usage.input_tokens == PROMPT_TOKENS
+    assert (turn.usage.output_tokens > 0) is bool(said)
+    used = turn.usage.input_tokens + turn.usage.output_tokens
+    assert charged(user) == (used, cost(turn.usage))
+
+
+PROMPT_TOKENS = 5
+"""What "hi" is taken to have."""
+
+
+@EITHER
+def test_disconnect_between_attempts_costs_nothing(
+    running, stage, broken, user, monkeypatch, stream
+):
+    pausing = threading.Event()
+
+    async def pause(seconds: float) -> None:
+        pausing.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(backoff, "sleep", pause)
+    broken.default = faults.status(503)
+    live.set_current(stage.config(Row("client leaves", None, None), "openai"))
+    request = body(user, "hi", agent="lone", stream=stream, **LIMITED)
+    with open_connection(running, request):
+        assert pausing.wait(60)
+    turn = the_turn(user)
+    assert turn.outcome == "cancelled"
+    assert turn.calls[0].usage is None
+    assert charged(user) == (0, 0)
+
+
+def dead(*keys: str) -> faults.Fault:
+    """Refuse these keys, and answer others."""
+
+    def steps(request: faults.Request) -> Any:
+        return (faults.status(401) if request.key in keys else faults.reply())(request)
+
+    return steps
+
+
+KEYS = ("sk-first-0123456789", "sk-second-0123456789")
+TWO_KEYS = """
+providers:
+  main:
+    kind: openai
+    base_url: {address}/v1
+    endpoints: [{{api_key: {first}}}, {{api_key: {second}}}]
+agents:
+  - {{name: lone, provider: main, model: m}}
+"""
+
+
+@pytest.fixture
+def two_keys(running, broken):
+    """The URL of a server whose provider has two keys."""
+    first, second = KEYS
+    text = TWO_KEYS.format(address=broken.root_url, first=first, second=second)
+    live.set_current(config(text))
+    return running
+
+
+@EITHER
+def test_dead_key_is_skipped(two_keys, broken, user, stream):
+    broken.default = dead(KEYS[0])
+    for number in range(6):
+        answer = post(two_keys, body(f"{user}-{number}", agent="lone", stream=stream))
+        assert answer.status_code == 200
+        assert int(answer.headers["x-coulisse-attempts"]) <= 2
+    # Which is asked first is chance; the dead one is asked once at most.
+    assert [request.key for request in broken.requests].count(KEYS[0]) <= 1
+
+
+@EITHER
+def test_all_dead_keys_return_an_error_without_keys(two_keys, broken, user, stream):
+    broken.default = dead(*KEYS)
+    answer = post(two_keys, body(user, agent="lone", stream=stream))
+    assert error(answer, 502)["code"] == "provider_key_refused"
+    assert answer.headers["x-coulisse-attempts"] == "2"
+    assert {request.key for request in broken.requests} == {*KEYS}
+    assert len(the_turn(user).calls[0].attempts) == 2
+    assert not any(key in answer.text for key in KEYS)
+    assert stored(user) == []
+
+
+@EITHER
+def test_first_error_is_reported_when_all_fail(suffer, spare, user, stream):
+    spare.fail(401)
+    row = next(row for row in ROWS if row.fault == "503")
+    answer = suffer(row, "openai", "guarded", stream=stream)
+    told = error(answer.response, 503)
+    assert told["code"] == "provider_overloaded"
+    assert "spare/m2: provider 'spare' refused this server's key" in told["message"]
+    assert answer.headers["x-coulisse-provider"] == "main"
+    assert answer.headers["x-coulisse-attempts"] == "4"
+    assert [call.provider for call in the_turn(user).calls] == ["main", "spare"]
+    assert stored(user) == []
+    assert charged(user) == (0, 0)
+
+
+@EITHER
+def test_official_client_does_not_retry(suffer, running, broken, user, stream):
+    row = next(row for row in ROWS if row.fault == "500")
+    suffer(row, "openai", "lone", stream=stream)
+    before = len(broken.requests)
+    request = body(user, agent="lone", stream=stream)
+    with (
+        openai.OpenAI(base_url=f"{running}/v1", api_key="x", max_retries=2) as client,
+        pytest.raises(openai.InternalServerError) as caught,
+    ):
+        client.chat.completions.create(**request)
+    assert caught.value.code == "provider_overloaded"
+    # Three tries of ours, and none of the client's on top.
+    assert len(broken.requests) - before == 3
+
+
+# The page.
+
+
+def test_reliability_page_lists_every_fault():
+    listed = {row[0]: row[1] for row in rows("reliability.md", "fault")}
+    assert listed.keys() == {row.fault for row in ROWS} | OF_OTHERS
+    for row in ROWS:
+        for seen in (row.whole, row.stream):
+            if seen is None:
+                continue
+            where = "error frame" if seen.text is not None else str(seen.status)
+            assert where in listed[row.fault], row.fault
+            assert f"`{seen.code}`" in listed[row.fault] or seen.code is None
+
+
+OF_OTHERS = {
+    *("all keys dead", "client leaves", "fallbacks fail, too"),
+    *("one of two keys dead", "open circuit", "recovery"),
+}
+"""Rows with tests of their own here."""

@@ -1,0 +1,199 @@
+"""A user takes along everything there is of them, or has it erased."""
+
+import asyncio
+import json
+from datetime import timedelta
+
+import pytest
+from django.db import OperationalError
+
+from access.users import identity
+from database import database_executor
+from database.errors import DatabaseDown
+from memory.api import user_data
+from memory.models import PendingErasure
+from memory.user_data import erasure, export
+from tests.gateway.memory_client import ok
+from tests.memory.lives import live, rows_of, talk
+
+pytestmark = pytest.mark.database
+
+EXPORT, ME = "/v1/users/me/export", "/v1/users/me"
+
+
+# Export.
+
+
+def test_export_contains_everything(memory_client):
+    owner = identity.derive_user_id(memory_client.user)
+    live(owner, "plums")
+    response = memory_client.send("GET", EXPORT)
+    told = ok(response)
+    assert told["object"] == "user.export"
+    assert told["user_id"] == str(owner)
+    assert len(told["threads"]) == 2
+    assert {memory["status"] for memory in told["memories"]} == {
+        *("active", "superseded")
+    }
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["cache-control"] == "no-store"
+    name = f'attachment; filename="{owner}.json"'
+    assert response.headers["content-disposition"] == name
+
+
+def test_export_contains_saved_memories(memory_client):
+    saved = memory_client.save("Plays the cello", key="music")
+    (told,) = memory_client.get(EXPORT)["memories"]
+    assert [step["action"] for step in told.pop("history")] == ["created"]
+    assert told.items() <= saved.items()
+
+
+def test_long_export_is_streamed_in_chunks(memory_client, monkeypatch):
+    monkeypatch.setattr(export, "MESSAGES_PER_READ", 4)
+    talk(identity.derive_user_id(memory_client.user), "plums", turns=25)
+    with memory_client.client.stream(
+        "GET", EXPORT, params={"safety_identifier": memory_client.user}
+    ) as response:
+        pieces = list(response.iter_raw())
+    assert "content-length" not in response.headers
+    assert len(pieces) > 1
+    told = json.loads(b"".join(pieces))
+    assert len(told["threads"][0]["messages"]) == 100
+
+
+async def test_export_holds_no_connection_between_chunks(memory_client, monkeypatch):
+    """Each piece is one whole trip to the database, begun when the last was sent."""
+    owner = identity.derive_user_id(memory_client.user)
+    monkeypatch.setattr(export, "MESSAGES_PER_READ", 4)
+    await database_executor.run_to_end(talk, owner, "plums", turns=5)
+    first, place = await database_executor.run(export.next_chunk, owner, export.START)
+    pieces = user_data.stream_export(owner, first, place)
+    written = [await anext(pieces) for _ in range(3)]
+    assert await asyncio.wait_for(database_executor.run(erasure.count_rows, owner), 5)
+    written += [piece async for piece in pieces]
+    assert json.loads(b"".join(written))["object"] == "user.export"
+
+
+def test_export_with_database_down_is_503(memory_client, monkeypatch):
+    def down(user_id, place):
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(export, "next_chunk", down)
+    assert memory_client.refused("GET", EXPORT, 503)["code"] == "database_unavailable"
+
+
+async def test_failed_chunk_aborts_the_export(memory_client, monkeypatch):
+    owner = identity.derive_user_id(memory_client.user)
+    first, place = await database_executor.run(export.next_chunk, owner, export.START)
+
+    def down(user_id, place):
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(export, "next_chunk", down)
+    pieces = user_data.stream_export(owner, first, place)
+    assert await anext(pieces)
+    with pytest.raises(DatabaseDown):
+        await anext(pieces)
+
+
+def test_export_contains_nothing_of_another_user(memory_client, other_client):
+    live(identity.derive_user_id(memory_client.user), "plums")
+    response = other_client.send("GET", EXPORT)
+    assert ok(response)["threads"] == ok(response)["memories"] == []
+    assert "plums" not in response.text
+
+
+# Erasure.
+
+
+def test_confirmed_erasure_deletes_all_rows(memory_client):
+    owner = identity.derive_user_id(memory_client.user)
+    live(owner)
+    PendingErasure.objects.filter(user_id=owner).delete()
+    asked = ok(memory_client.send("DELETE", ME), 202)
+    assert asked["object"] == "user.erasure"
+    assert asked["would_delete"]["messages"] == 8
+    assert rows_of(owner)["memory.StoredMessage"] == 8
+    told = ok(memory_client.send("DELETE", ME, confirmation=asked["confirmation"]))
+    assert told == {
+        "object": "user.erased",
+        "user_id": str(owner),
+        "deleted": asked["would_delete"],
+    }
+    assert not any(rows_of(owner).values())
+
+
+def test_erased_memories_are_not_found(memory_client):
+    saved = memory_client.save("Plays the cello")
+    assert memory_client.finds("cello") == ["Plays the cello"]
+    confirmation = ok(memory_client.send("DELETE", ME), 202)["confirmation"]
+    ok(memory_client.send("DELETE", ME, confirmation=confirmation))
+    assert memory_client.finds("cello") == memory_client.contents(status="all") == []
+    assert memory_client.get(EXPORT)["memories"] == []
+    memory_client.refused("GET", f"/v1/memories/{saved['id']}", 404)
+    memory_client.save("Sold a cello")
+    assert memory_client.finds("cello") == ["Sold a cello"]
+
+
+def test_confirmation_is_valid_once(memory_client):
+    confirmation = ok(memory_client.send("DELETE", ME), 202)["confirmation"]
+    ok(memory_client.send("DELETE", ME, confirmation=confirmation))
+    memory_client.save("Plays the cello")
+    said = memory_client.refused("DELETE", ME, confirmation=confirmation)
+    assert said["code"] == "confirmation_invalid"
+    assert said["param"] == "confirmation"
+    assert memory_client.contents() == ["Plays the cello"]
+
+
+@pytest.mark.parametrize("confirmation", ["", "yes", "\1", "x" * 5000])
+def test_a_wrong_confirmation_erases_nothing(memory_client, confirmation):
+    memory_client.save("Plays the cello")
+    ok(memory_client.send("DELETE", ME), 202)
+    said = memory_client.refused("DELETE", ME, confirmation=confirmation)
+    assert said["code"] == "confirmation_invalid"
+    assert memory_client.contents() == ["Plays the cello"]
+
+
+def test_expired_confirmation_is_refused(memory_client):
+    confirmation = ok(memory_client.send("DELETE", ME), 202)["confirmation"]
+    wish = PendingErasure.objects.get(
+        user_id=identity.derive_user_id(memory_client.user)
+    )
+    wish.expires_at -= timedelta(minutes=16)
+    wish.save()
+    said = memory_client.refused("DELETE", ME, confirmation=confirmation)
+    assert said["code"] == "confirmation_expired"
+
+
+def test_confirmation_of_another_user_is_refused(memory_client, other_client):
+    memory_client.save("Plays the cello")
+    other_client.save("Plays the viola")
+    ok(memory_client.send("DELETE", ME), 202)
+    theirs = ok(other_client.send("DELETE", ME), 202)["confirmation"]
+    memory_client.refused("DELETE", ME, confirmation=theirs)
+    assert memory_client.contents() == ["Plays the cello"]
+    assert other_client.contents() == ["Plays the viola"]
+
+
+def test_erasure_keeps_data_of_other_users(memory_client, other_client):
+    live(identity.derive_user_id(memory_client.user), "plums")
+    live(identity.derive_user_id(other_client.user), "pears")
+    before = rows_of(identity.derive_user_id(other_client.user))
+    confirmation = ok(memory_client.send("DELETE", ME), 202)["confirmation"]
+    ok(memory_client.send("DELETE", ME, confirmation=confirmation))
+    assert rows_of(identity.derive_user_id(other_client.user)) == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", ME), ("POST", ME), ("DELETE", EXPORT)]
+)
+def test_erasure_refuses_other_methods(memory_client, method, path):
+    memory_client.save("Lives in Lisbon")
+    memory_client.refused(method, path, 405)
+    assert memory_client.contents() == ["Lives in Lisbon"]
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", EXPORT), ("DELETE", ME)])
+def test_unknown_parameter_is_refused(memory_client, method, path):
+    said = memory_client.refused(method, path, confirm="yes")
+    assert (said["param"], said["code"]) == ("confirm", "unknown_parameter")

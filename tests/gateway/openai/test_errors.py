@@ -1,0 +1,580 @@
+"""Whatever goes wrong, the answer is OpenAI's error object and an honest status."""
+
+import contextlib
+import json
+import socket
+import threading
+from urllib.parse import urlsplit
+
+import httpx2
+import openai
+import pytest
+from django.conf import settings
+from django.db import OperationalError, connection
+
+from database import database_executor
+from memory.transcript import message_store
+from tests.gateway.calls import (
+    PATH,
+    ask,
+    body,
+    choices,
+    error,
+    frames,
+    post,
+    refused,
+    stored,
+    user_message,
+)
+
+pytestmark = pytest.mark.database
+
+BOTH = pytest.mark.parametrize("agent", ["assistant", "claude"])
+JSON = {"Content-Type": "application/json"}
+
+
+# Bodies that are no request.
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"model": ',
+        b"[]",
+        b"null",
+        b'"text"',
+        b"5",
+        b"[" * 100_000,
+        b'{"a":' * 5_000,
+        b'{"model": "\xff"}',
+        b'{"model": "\\ud800"}',
+        b"\xef\xbb\xbf{}",
+        b'{"temperature": NaN}',
+    ],
+)
+def test_invalid_json_body_is_refused(server, content):
+    assert refused(server, content)["code"] == "invalid_json"
+
+
+def test_lone_surrogate_is_refused_everywhere(server, fake, user):
+    said = json.dumps(body(user, "X")).replace("X", "\\udc00").encode()
+    assert refused(server, said)["code"] == "invalid_json"
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Content-Type": "text/plain"}, {}, {"Content-Type": "multipart/form-data"}],
+)
+def test_content_type_of_a_cross_site_form_is_refused(server, fake, user, headers):
+    content = json.dumps(body(user)).encode()
+    said = refused(server, content, headers=headers)
+    assert said["code"] == "unsupported_content_type"
+    assert "application/json" in said["message"]
+    assert fake.requests == []
+
+
+def test_content_type_may_name_a_charset(server, user):
+    headers = {"Content-Type": "Application/JSON; charset=utf-8"}
+    content = json.dumps(body(user)).encode()
+    assert post(server, content, headers=headers).status_code == 200
+
+
+# Addresses and methods.
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
+def test_wrong_method_is_405_with_allow(server, method):
+    response = httpx2.request(method, server + PATH)
+    assert error(response, 405)["code"] == "method_not_allowed"
+    assert response.headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    "path",
+    ["/v1", "/v1/", "/v1/nope", "/v1/embeddings", f"{PATH}/", "/v1/%ff", "/", "/nope"],
+)
+def test_unknown_path_is_404(server, method, path):
+    said = error(httpx2.request(method, server + path), 404)
+    assert said["type"] == "invalid_request_error"
+    assert method in said["message"]
+
+
+def test_sdk_raises_its_typed_errors(client, user):
+    with pytest.raises(openai.NotFoundError) as caught:
+        ask(client, user, agent="nobody")
+    assert caught.value.code == "model_not_found"
+    with pytest.raises(openai.BadRequestError) as caught:
+        ask(client, user, temperature=3)
+    assert caught.value.param == "temperature"
+
+
+# Models.
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_unknown_model_is_not_found(server, fake, user, stream):
+    said = refused(server, body(user, agent="nobody", stream=stream), 404)
+    assert said["type"] == "invalid_request_error"
+    assert said["code"] == "model_not_found"
+    assert said["param"] == "model"
+    assert "'nobody'" in said["message"]
+    assert fake.requests == []
+    assert stored(user) == []
+
+
+def test_misspelled_model_gets_a_suggestion(server, user):
+    said = refused(server, body(user, agent="asistant"), 404)
+    assert "did you mean 'assistant'?" in said["message"]
+
+
+# Requests of the wrong shape, by the place that is wrong.
+
+
+def without(name: str) -> dict:
+    request = body("someone")
+    del request[name]
+    return request
+
+
+@pytest.mark.parametrize("name", ["model", "messages"])
+def test_missing_parameter_is_named(server, name):
+    said = refused(server, without(name))
+    assert said["param"] == name
+    assert said["code"] == "missing_required_parameter"
+
+
+def test_unknown_parameter_is_named(server, fake):
+    said = refused(server, body("someone", temprature=1))
+    assert said["param"] == "temprature"
+    assert said["code"] == "unknown_parameter"
+    assert fake.requests == []
+
+
+def user_says(content: object) -> dict:
+    return {"messages": [user_message("before"), {"role": "user", "content": content}]}
+
+
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "a b", "schema": {}}}
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": {"role": "user"}}, "messages"),
+        ({"messages": ["hi"]}, "messages[0]"),
+        ({"messages": [{"content": "hi"}]}, "messages[0].role"),
+        ({"messages": [{"role": "nobody", "content": "hi"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        (user_says(5), "messages[1].content"),
+        (user_says(None), "messages[1].content"),
+        (user_says([]), "messages[1].content"),
+        (user_says(["hi"]), "messages[1].content[0]"),
+        (user_says([{"type": "text"}]), "messages[1].content[0].text"),
+        (user_says([{"type": "video"}]), "messages[1].content[0].type"),
+        (
+            user_says([{"type": "image_url", "image_url": {"url": ""}}]),
+            "messages[1].content[0].image_url.url",
+        ),
+        (
+            user_says([{"type": "input_audio", "input_audio": {"format": "wav"}}]),
+            "messages[1].content[0].input_audio.data",
+        ),
+        (
+            {"messages": [{"role": "system", "content": [{"type": "image_url"}]}]},
+            "messages[0].content[0].type",
+        ),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"id": 1}]}]},
+            "messages[0].tool_calls[0].id",
+        ),
+        ({"messages": [{"role": "system", "content": "x"}]}, "messages"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "messages"),
+        ({"model": ""}, "model"),
+        ({"model": 5}, "model"),
+        ({"temperature": 3}, "temperature"),
+        ({"temperature": -0.1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": "1"}, "temperature"),
+        ({"temperature": True}, "temperature"),
+        ({"top_p": 1.1}, "top_p"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": True}, "max_tokens"),
+        ({"max_completion_tokens": 1.5}, "max_completion_tokens"),
+        ({"seed": 10**30}, "seed"),
+        ({"presence_penalty": 2.1}, "presence_penalty"),
+        ({"frequency_penalty": -2.1}, "frequency_penalty"),
+        ({"logit_bias": {"5": 101}}, "logit_bias.5"),
+        ({"stop": 5}, "stop"),
+        ({"stop": ["a", 5]}, "stop[1]"),
+        ({"stop": list("abcde")}, "stop"),
+        ({"stream": "yes"}, "stream"),
+        ({"stream_options": {"nope": 1}, "stream": True}, "stream_options.nope"),
+        ({"reasoning_effort": "huge"}, "reasoning_effort"),
+        ({"verbosity": "chatty"}, "verbosity"),
+        ({"metadata": {"a": 1}}, "metadata.a"),
+        ({"metadata": {"body": None}}, "metadata.body"),
+        ({"metadata": []}, "metadata"),
+        ({"user": 5}, "user"),
+        ({"response_format": "json"}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"response_format": SCHEMA}, "response_format.json_schema.name"),
+        (
+            {"response_format": {"type": "json_schema"}},
+            "response_format.json_schema",
+        ),
+        ({"tools": [{"type": "web"}]}, "tools[0].type"),
+        (
+            {"tools": [{"type": "function", "function": {}}]},
+            "tools[0].function.name",
+        ),
+        (
+            {"tools": [{"type": "function", "function": {"name": "two words"}}]},
+            "tools[0].function.name",
+        ),
+        ({"tool_choice": "sometimes"}, "tool_choice"),
+        ({"tool_choice": {"type": "function"}}, "tool_choice.function"),
+    ],
+)
+def test_invalid_field_is_located(server, fake, change, param):
+    said = refused(server, {**body("someone"), **change})
+    assert said["param"] == param
+    assert said["type"] == "invalid_request_error"
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize("depth", [300, 900])
+def test_a_value_too_deep_to_write_again_is_refused(server, fake, depth):
+    deep = json.loads('{"a":' * depth + "1" + "}" * depth)
+    refused(server, body("someone", prediction=deep))
+    asked = {"type": "json_schema", "json_schema": {"name": "a", "schema": deep}}
+    refused(server, body("someone", response_format=asked))
+    tool = {"type": "function", "function": {"name": "a", "parameters": deep}}
+    refused(server, body("someone", tools=[tool]))
+    assert fake.requests == []
+
+
+def test_integer_above_64_bits_is_a_client_error(server):
+    request = body("someone", prediction={"n": 2**70}) | {"seed": 2**70}
+    assert refused(server, request)["type"] == "invalid_request_error"
+
+
+@BOTH
+def test_nul_character_is_accepted_in_text(client, fake, user, agent):
+    ask(client, user, "a\0b", agent=agent)
+    assert "a\\u0000b" in json.dumps(fake.bodies[-1])
+    # PostgreSQL has no NUL, so it is not kept.
+    assert stored(user)[0] == ("user", "a\ufffdb", "")
+    ask(client, f"{user}\0", agent=agent)
+
+
+# Bodies larger than server.max_body_bytes (2 MiB here).
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize("size", [2 * MIB + 1, 10 * MIB])
+def test_oversized_body_is_413(server, fake, size):
+    said = refused(server, b" " * size, 413)
+    assert said["code"] == "body_too_large"
+    assert "2097152 bytes" in said["message"]
+    assert "max_body_bytes" not in said["message"]
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize("chunks", [3, 10])
+def test_chunked_oversized_body_is_413(server, chunks):
+    content = (b" " * MIB for _ in range(chunks))
+    response = httpx2.post(server + PATH, content=content, headers=JSON, timeout=60)
+    assert error(response, 413)["code"] == "body_too_large"
+
+
+def test_expect_continue_with_oversized_body_is_413(server):
+    address = urlsplit(server)
+    with socket.create_connection((address.hostname, address.port), 10) as caller:
+        caller.sendall(
+            b"POST %s HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 99999999\r\nExpect: 100-continue\r\n\r\n" % PATH.encode()
+        )
+        answer = caller.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 413")
+
+
+def test_server_keeps_answering_after_an_oversized_body(server, user):
+    with httpx2.Client(timeout=60) as client:
+        for _ in range(3):
+            large = client.post(server + PATH, content=b" " * 3 * MIB, headers=JSON)
+            assert large.status_code == 413
+            assert client.post(server + PATH, json=body(user)).status_code == 200
+
+
+def test_body_at_the_limit_is_read(server, fake, user):
+    frame = len(json.dumps(body(user, "")))
+    text = "x" * (2 * MIB - frame)
+    assert len(json.dumps(body(user, text)).encode()) == 2 * MIB
+    content = json.dumps(body(user, text)).encode()
+    assert post(server, content).status_code == 200
+    assert fake.bodies[-1]["messages"][-1]["content"] == text
+
+
+def test_body_limit_follows_the_yaml(server, fake, user, configure):
+    configure(
+        "server: {max_body_bytes: 6000000}\n"
+        "providers: {openai: {base_url: '{fake}/v1'}}\n"
+        "agents: [{name: assistant, provider: openai, model: gpt}]"
+    )
+    assert post(server, body(user, "x" * 5_000_000)).status_code == 200
+    refused(server, body(user, "x" * 6_000_000), 413)
+
+
+# Providers that fail.
+
+FAILURES = [
+    (400, {"code": "odd"}, 400, "invalid_request_error", "odd"),
+    (401, {}, 502, "upstream_error", "provider_key_refused"),
+    (402, {}, 502, "upstream_error", "provider_out_of_credit"),
+    (403, {}, 502, "upstream_error", "provider_key_refused"),
+    (404, {}, 502, "upstream_error", "provider_model_unknown"),
+    (408, {}, 503, "upstream_error", "provider_overloaded"),
+    (413, {"code": "odd"}, 400, "invalid_request_error", "odd"),
+    (422, {"code": "odd"}, 400, "invalid_request_error", "odd"),
+    (429, {}, 429, "upstream_error", "provider_rate_limited"),
+    (
+        *(429, {"code": "insufficient_quota"}),
+        *(502, "upstream_error", "provider_out_of_credit"),
+    ),
+    (500, {}, 503, "upstream_error", "provider_overloaded"),
+    (503, {}, 503, "upstream_error", "provider_overloaded"),
+    (529, {}, 503, "upstream_error", "provider_overloaded"),
+    (307, {}, 502, "upstream_error", "provider_broken_reply"),
+]
+
+
+@BOTH
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("status", "more", "answer", "type", "code"), FAILURES)
+def test_provider_status_maps_to_client_status(
+    server, fake, user, agent, stream, status, more, answer, type, code
+):
+    key = "sk-the-secret-0123456789"
+    fake.fail(status, f"the key {key} is no good", **more)
+    response = post(server, body(user, agent=agent, stream=stream))
+    said = error(response, answer)
+    assert said["type"] == type
+    assert said["code"] == code
+    assert "secret" not in response.text
+    assert stored(user) == []
+
+
+@BOTH
+def test_parameter_refused_by_provider_is_named(server, fake, user, agent):
+    fake.fail(400, "too hot", param="temperature", code="bad_temperature")
+    said = refused(server, body(user, agent=agent))
+    assert "too hot" in said["message"]
+    assert said["param"] == "temperature"
+    assert said["code"] == "bad_temperature"
+
+
+@BOTH
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(("asked", "passed"), [("7", "7"), ("1.2", "2")])
+def test_provider_retry_after_is_passed_on(
+    server, fake, user, agent, status, asked, passed
+):
+    fake.fail(status, headers={"Retry-After": asked})
+    response = post(server, body(user, agent=agent))
+    error(response, status)
+    assert response.headers["retry-after"] == passed
+
+
+@BOTH
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("said", "status", "code"),
+    [
+        ("<html>hello</html>", 502, "provider_broken_reply"),
+        ("[]", 502, "provider_broken_reply"),
+        ("{}", 502, "provider_broken_reply"),
+        ('{"error": "no"}', 503, "provider_overloaded"),
+    ],
+)
+def test_malformed_provider_reply_is_upstream_error(
+    server, fake, user, agent, stream, said, status, code
+):
+    fake.raw(said)
+    request = body(user, agent=agent, stream=stream)
+    assert refused(server, request, status)["code"] == code
+
+
+@BOTH
+@pytest.mark.parametrize("stream", [True, False])
+def test_provider_disconnect_is_502(server, fake, user, agent, stream):
+    fake.cut("headers")
+    request = body(user, agent=agent, stream=stream)
+    assert refused(server, request, 502)["code"] == "provider_disconnected"
+
+
+def silent(timeout: str) -> str:
+    return (
+        "providers:\n"
+        f"  openai: {{base_url: '{{fake}}/v1', retries: 0, timeouts: {timeout}}}\n"
+        "agents: [{name: assistant, provider: openai, model: gpt}]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("stream", "timeout"),
+    [(True, "{first_token_seconds: 0.05}"), (False, "{total_seconds: 0.05}")],
+)
+def test_silent_provider_times_out(server, fake, user, configure, stream, timeout):
+    configure(silent(timeout))
+    fake.hang("headers")
+    said = refused(server, body(user, stream=stream), 504)
+    assert said["code"] == "provider_timed_out"
+    assert said["type"] == "upstream_error"
+
+
+def test_unreachable_provider_is_502(server, user, configure):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        configure(
+            "providers:\n"
+            f"  openai: {{base_url: 'http://127.0.0.1:{port}/v1', retries: 0}}\n"
+            "agents: [{name: assistant, provider: openai, model: gpt}]"
+        )
+        said = refused(server, body(user), 502)
+    assert said["code"] == "provider_unreachable"
+
+
+def test_stopped_local_model_is_unavailable(server, user, configure, monkeypatch):
+    monkeypatch.delenv("COULISSE_LOCAL_MODEL_URL", raising=False)
+    configure(
+        "providers: {local: }\nagents: [{name: assistant, provider: local, model: m}]"
+    )
+    said = refused(server, body(user), 503)
+    assert said["type"] == "service_unavailable"
+    assert said["code"] == "local_model_down"
+
+
+def test_unrepairable_reply_names_provider_and_attempts(server, fake, user):
+    for _ in range(3):
+        fake.reply("no json")
+    answer = post(server, body(user, response_format={"type": "json_object"}))
+    assert error(answer, 502)["code"] == "response_format_mismatch"
+    assert answer.headers["x-coulisse-provider"] == "openai"
+    assert answer.headers["x-coulisse-attempts"] == "3"
+
+
+# Faults of ours.
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_internal_error_hides_details(server, user, monkeypatch, stream):
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("secret inside")
+
+    monkeypatch.setattr("turns.preparation.prompt.new_messages", fail)
+    response = post(server, body(user, stream=stream))
+    said = error(response, 500)
+    assert said["type"] == "server_error"
+    assert said["code"] == "internal_error"
+    assert "secret" not in response.text
+    assert "Traceback" not in response.text
+
+
+# A database that is not there.
+
+
+@contextlib.contextmanager
+def without_database():
+    """Lead the database lane astray and cut its connections."""
+    lost = {"sqlite": ("NAME", "/nowhere/test.db"), "postgresql": ("PORT", "1")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(connection.settings_dict, *lost[connection.vendor])
+        on_every_lane_thread(lambda: connection.close())
+        yield
+
+
+@pytest.fixture
+def database_down(server):
+    with without_database():
+        yield
+
+
+def on_every_lane_thread(function) -> None:
+    barrier = threading.Barrier(settings.COULISSE_DATABASE_THREADS)
+
+    def visit() -> None:
+        barrier.wait(60)
+        function()
+
+    visits = [database_executor._executor.submit(visit) for _ in range(barrier.parties)]
+    for done in visits:
+        done.result()
+
+
+@BOTH
+@pytest.mark.parametrize("stream", [True, False])
+def test_database_outage_is_503(database_down, server, fake, user, agent, stream):
+    said = refused(server, body(user, agent=agent, stream=stream), 503)
+    assert said["type"] == "service_unavailable"
+    assert said["code"] == "database_unavailable"
+    assert "nowhere" not in said["message"]
+    assert fake.requests == []
+
+
+def test_readiness_requires_database_and_liveness_does_not(database_down, server):
+    ready = httpx2.get(f"{server}/health/ready")
+    assert ready.status_code == 503
+    assert ready.json() == {
+        "status": "unavailable",
+        "checks": {"configuration": "ok", "database": "unavailable"},
+    }
+    assert httpx2.get(f"{server}/health/live").status_code == 200
+    assert httpx2.get(f"{server}/v1/models").status_code == 200
+
+
+def test_requests_succeed_once_database_returns(server, client, user):
+    with without_database():
+        refused(server, body(user, "lost"), 503)
+    ask(client, user, "found")
+    assert stored(user)[0] == ("user", "found", "")
+
+
+def test_restarted_database_is_reconnected(client, user):
+    ask(client, user, "before")
+    restart_database()
+    ask(client, user, "after")
+    assert [text for _, text, _ in stored(user)][::2] == ["before", "after"]
+
+
+def restart_database() -> None:
+    """End the lane's connections as a server that restarts does: from its side."""
+    if connection.vendor == "postgresql":
+        pids: list[int] = []
+
+        def note() -> None:
+            connection.ensure_connection()
+            pids.append(connection.connection.info.backend_pid)
+
+        on_every_lane_thread(note)
+        with connection.cursor() as cursor:
+            for pid in pids:
+                cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
+
+
+def test_unstorable_reply_is_an_error(server, fake, user, monkeypatch):
+    def fail(*args: object, **kwargs: object) -> None:
+        raise OperationalError("disk full")
+
+    monkeypatch.setattr(message_store, "append_turn", fail)
+    assert refused(server, body(user), 503)["code"] == "database_unavailable"
+    *said, failed, done = frames(server, body(user))
+    assert done == "[DONE]"
+    assert failed["error"]["code"] == "database_unavailable"
+    assert not any(choice["finish_reason"] for choice in choices(said))
