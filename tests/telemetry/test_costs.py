@@ -26,7 +26,7 @@ from telemetry.statistics import cost_totals
 from telemetry.statistics.cost_totals import CostTotal
 from telemetry.storage import costs
 from telemetry.storage.costs import JudgeExpense
-from tests.access import authors
+from tests.access import actors
 from tests.telemetry import sample_turns
 from tests.telemetry.sample_turns import model_call, tool_call
 
@@ -281,7 +281,7 @@ def test_judges_have_their_own_rows(file):
 
 
 def test_tokens_are_listed_by_label(file):
-    row, _ = api_tokens.create_token("laptop", "ada", by=authors.ADA)
+    row, _ = api_tokens.create_token("laptop", "ada", by=actors.ADA)
     store_turn(asked("small", 5), started_at=THEN, token_id=row.id)
     store_turn(asked("small", 1), started_at=THEN)
     (_, first, second, _), _ = run(file, "--by", "token")

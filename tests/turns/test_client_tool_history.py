@@ -17,6 +17,7 @@ from tests.gateway.calls import (
     refused,
     stored,
     text_of,
+    user_message,
 )
 
 pytestmark = pytest.mark.database
