@@ -1,4 +1,4 @@
-"""`make fuzz`: attack the server, and fail where it fails, freezes or grows.
+"""`make fuzz`: attacks the server, and fails if it errs, freezes or leaks memory.
 
 python -m tests.fuzz                  # five minutes at most, always the same order
 python -m tests.fuzz --seed 7         # other requests (or FUZZ_SEED=7)
@@ -14,54 +14,54 @@ from types import FrameType
 
 from tests.fuzz import report
 
-BOUND_SECONDS = 255
-"""Of a whole run, with starting and stopping; `make fuzz` promises five minutes."""
-LAST_SECONDS = 25
-"""After which a run that does not end by itself is ended."""
+MAX_SECONDS = 255
+"""Time limit of a run with start and stop; `make fuzz` promises five minutes."""
+GRACE_SECONDS = 25
+"""Time after the limit until a run is aborted."""
 
 
 class OutOfTime(BaseException):
-    """The run did not end by itself."""
+    """The run exceeded its time limit."""
 
 
 def main() -> int:
     """Run, print the report, and return the exit code."""
-    begun = time.monotonic()
+    started_at = time.monotonic()
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     seed = int(os.environ.get("FUZZ_SEED", "0"))
     parser.add_argument("--seed", type=int, default=seed)
-    parser.add_argument("--seconds", type=int, default=BOUND_SECONDS)
+    parser.add_argument("--seconds", type=int, default=MAX_SECONDS)
     parser.add_argument(
         "--mode", action="append", default=[], choices=["open", "basic", "tokens"]
     )
     parser.add_argument(
-        "--leave-out",
+        "--exclude",
         action="append",
         default=[],
         metavar="TEXT",
-        help="send no request whose name has this in it",
+        help="skip requests whose name contains this",
     )
     arguments = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
-    signal.signal(signal.SIGALRM, _give_up)
-    signal.alarm(arguments.seconds + LAST_SECONDS)
+    signal.signal(signal.SIGALRM, _abort)
+    signal.alarm(arguments.seconds + GRACE_SECONDS)
     import django
 
     django.setup()
     from tests.fuzz.run import Run
 
-    until = begun + arguments.seconds
-    run = Run(arguments.seed, until, arguments.mode, arguments.leave_out)
+    deadline = started_at + arguments.seconds
+    run = Run(arguments.seed, deadline, arguments.mode, arguments.exclude)
     try:
         run.attack()
     except OutOfTime:
-        run.troubles.append("the run was ended: it took longer than it may")
+        run.problems.append("the run was aborted: it exceeded its time limit")
     finally:
         signal.alarm(0)
     return report.write(run, sys.stdout)
 
 
-def _give_up(number: int, frame: FrameType | None) -> None:
+def _abort(number: int, frame: FrameType | None) -> None:
     raise OutOfTime
 
 

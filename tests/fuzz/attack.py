@@ -1,4 +1,4 @@
-"""Sends requests one after another, and finds what the server must never do."""
+"""Sends requests in sequence, and detects errors, freezes, leaks and crashes."""
 
 import json
 import time
@@ -7,57 +7,57 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from tests.fuzz.liveness_probe import FREEZE_SECONDS, LivenessProbe
+from tests.fuzz.raw_requests import RawResponse, Request, send
 from tests.fuzz.server import Server
-from tests.fuzz.watch import FREEZE_SECONDS, Watch
-from tests.fuzz.wire import Answer, Request, send
 
 GROWTH_BYTES = 50 * 1024 * 1024
 EXPECTED = {
-    # The documentation promises them: try again in a moment.
+    # Documented errors that ask the client to retry.
     (503, "password_checks_busy"),
     (503, "schema_checks_busy"),
     (503, "too_many_connections"),
-    # The scripted model says the same to all, whatever schema is asked for.
+    # The scripted model ignores schemas.
     (502, "response_format_mismatch"),
 }
 REPLAYS = 3
-"""A freeze counts that happens each time the request is sent alone."""
+"""A freeze counts if it happens each time that the request is sent alone."""
 QUIET_SECONDS = 0.3
-STEPS = 3
-"""Operations that are named for a growth: those after which most was held."""
-MOST_OF_ONE_KIND = 3
-"""Findings that are reported of one kind and name; the rest is counted."""
+MAX_GROWTH_STEPS = 3
+"""Operations that a growth report names: those after which memory grew most."""
+MAX_PER_KIND = 3
+"""Reported findings of one kind and name; the rest is counted."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a request made the server do."""
+    """A problem that a request caused."""
 
     kind: str
     mode: str
     request: Request
-    says: str
+    details: str
 
 
 @dataclass
 class Figures:
-    """What was sent."""
+    """Statistics of the sent requests."""
 
     requests: Counter[str] = field(default_factory=Counter)
-    """By the phase."""
+    """Number of requests by phase."""
     operations: dict[str, set[str]] = field(default_factory=dict)
     statuses: Counter[int] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)
     suspects: int = 0
-    """Silences that were not there again when their requests were sent alone."""
+    """Freezes that did not recur when their requests were sent alone."""
 
 
 class Attack:
-    """One server under attack, and what was found."""
+    """An attack on one server, and its findings."""
 
-    def __init__(self, server: Server, watch: Watch, figures: Figures) -> None:
+    def __init__(self, server: Server, probe: LivenessProbe, figures: Figures) -> None:
         self._server = server
-        self._watch = watch
+        self._probe = probe
         self._figures = figures
         self._counted: Counter[tuple[str, str]] = Counter()
         self._last: deque[Request] = deque(maxlen=3)
@@ -66,21 +66,23 @@ class Attack:
         self.findings: list[Finding] = []
         self.pid = server.web_process().pid
         self._base = self._bytes = server.memory_bytes()
-        self.most_grown = 0
-        """Bytes, in one phase: caches fill in the first, and a leak shows in each."""
+        self.max_growth = 0
+        """Maximum growth in one phase, in bytes: caches fill once, leaks go on."""
 
-    def send_all(self, phase: str, requests: Iterable[Request], until: float) -> bool:
-        """Send requests until a time (monotonic); return whether all were sent."""
-        begun = time.monotonic()
+    def send_all(
+        self, phase: str, requests: Iterable[Request], deadline: float
+    ) -> bool:
+        """Send requests until the deadline; return whether all were sent."""
+        started_at = time.monotonic()
         self._base = self._bytes = self._server.memory_bytes()
         self._steps.clear()
         try:
             for request in requests:
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     return False
                 self._send(phase, request)
         finally:
-            self._figures.seconds[phase] += round(time.monotonic() - begun)
+            self._figures.seconds[phase] += round(time.monotonic() - started_at)
         return True
 
     def _send(self, phase: str, request: Request) -> None:
@@ -88,99 +90,101 @@ class Attack:
         name = f"{request.method} {request.operation}"
         self._figures.operations.setdefault(phase, set()).add(name)
         self._last.append(request)
-        self._watch.longest()
+        self._probe.longest()
         try:
-            answer = send(request, self._server.port)
+            response = send(request, self._server.port)
         except OSError as exc:
-            # It is found; sent again, it would only take as long again.
-            self._found("did not answer", request, repr(exc))
-            self._watch.settle()
+            # Not sent again, because that would take as long.
+            self._add_finding("did not answer", request, repr(exc))
+            self._probe.settle()
         else:
-            self._look_at_answer(request, answer)
-        self._look_at_process(request)
+            self._check_response(request, response)
+        self._check_process(request)
 
-    def _look_at_answer(self, request: Request, answer: Answer) -> None:
-        self._figures.statuses[answer.status] += 1
-        if self._watch.longest() > FREEZE_SECONDS:
-            self._look_for_a_freeze()
-        if is_fault(request, answer):
-            said = answer.body[:300].decode(errors="replace")
-            self._found(f"answered {answer.status or 'nothing'}", request, said)
+    def _check_response(self, request: Request, response: RawResponse) -> None:
+        self._figures.statuses[response.status] += 1
+        if self._probe.longest() > FREEZE_SECONDS:
+            self._find_freeze()
+        if is_error(request, response):
+            text = response.body[:300].decode(errors="replace")
+            self._add_finding(f"answered {response.status or 'nothing'}", request, text)
 
     # Freezes.
 
-    def _look_for_a_freeze(self) -> None:
-        self._watch.settle()
+    def _find_freeze(self) -> None:
+        self._probe.settle()
         for request in dict.fromkeys(reversed(self._last)):
-            silences = [self._silence_of(request) for _ in range(REPLAYS)]
+            silences = [self._measure_silence(request) for _ in range(REPLAYS)]
             if min(silences) > FREEZE_SECONDS:
-                says = ", ".join(f"{silence:.2f} s" for silence in silences)
-                self._found("froze /health/live", request, says)
+                details = ", ".join(f"{silence:.2f} s" for silence in silences)
+                self._add_finding("froze /health/live", request, details)
                 return
         self._figures.suspects += 1
 
-    def _silence_of(self, request: Request) -> float:
-        """Return how long the server was silent for one request, sent alone."""
+    def _measure_silence(self, request: Request) -> float:
+        """Return the seconds of silence while one request is sent alone."""
         for _ in range(REPLAYS):
-            self._watch.settle()
-            self._watch.longest()
+            self._probe.settle()
+            self._probe.longest()
             time.sleep(QUIET_SECONDS)
-            if self._watch.longest() < FREEZE_SECONDS:
-                break  # Nothing else keeps it busy.
+            if self._probe.longest() < FREEZE_SECONDS:
+                break  # The server is idle.
         with suppress(OSError):
             send(request, self._server.port)
         time.sleep(QUIET_SECONDS)
-        return self._watch.longest()
+        return self._probe.longest()
 
-    # Growth and death.
+    # Memory and crashes.
 
-    def _look_at_process(self, request: Request) -> None:
+    def _check_process(self, request: Request) -> None:
         process = self._server.web_process()
         if process.pid != self.pid:
-            self._found("ended the web process", request, self._server.log(1500))
+            self._add_finding("ended the web process", request, self._server.log(1500))
             self.pid = process.pid
             self._base = self._bytes = process.memory_info().rss
             return
         now = process.memory_info().rss
-        place = f"{request.method} {request.operation}"
-        self._steps[place] += now - self._bytes
-        self._examples[place] = request
+        name = f"{request.method} {request.operation}"
+        self._steps[name] += now - self._bytes
+        self._examples[name] = request
         self._bytes = now
-        self.most_grown = max(self.most_grown, now - self._base)
+        self.max_growth = max(self.max_growth, now - self._base)
         if now - self._base > GROWTH_BYTES:
             self._report_growth(now - self._base)
-            self._base = now  # What is to come counts from here.
+            self._base = now  # Count further growth from here.
             self._steps.clear()
 
-    def _report_growth(self, grown: int) -> None:
-        for place, step in self._steps.most_common(STEPS):
-            says = f"{grown >> 20} MiB in all, {step >> 20} MiB with {place}"
-            self._found("grew", self._examples[place], says)
+    def _report_growth(self, growth: int) -> None:
+        for name, step in self._steps.most_common(MAX_GROWTH_STEPS):
+            details = f"{growth >> 20} MiB in total, {step >> 20} MiB with {name}"
+            self._add_finding("grew", self._examples[name], details)
 
-    def _found(self, kind: str, request: Request, says: str) -> None:
+    def _add_finding(self, kind: str, request: Request, details: str) -> None:
         self._counted[kind, request.name] += 1
-        if self._counted[kind, request.name] <= MOST_OF_ONE_KIND:
-            self.findings.append(Finding(kind, self._server.mode.name, request, says))
+        if self._counted[kind, request.name] <= MAX_PER_KIND:
+            self.findings.append(
+                Finding(kind, self._server.mode.name, request, details)
+            )
 
     @property
     def unreported(self) -> int:
-        """How many more were found like those that are reported."""
-        return sum(max(0, n - MOST_OF_ONE_KIND) for n in self._counted.values())
+        """Number of further findings like the reported ones."""
+        return sum(max(0, n - MAX_PER_KIND) for n in self._counted.values())
 
 
-def is_fault(request: Request, answer: Answer) -> bool:
-    """Return whether no request may be answered like this."""
-    if answer.status == 0:
+def is_error(request: Request, response: RawResponse) -> bool:
+    """Return whether the response is an error of the server."""
+    if response.status == 0:
         return not request.may_close
-    if answer.status < 500:
+    if response.status < 500:
         return False
-    return (answer.status, code(answer)) not in EXPECTED
+    return (response.status, code(response)) not in EXPECTED
 
 
-def code(answer: Answer) -> str:
-    """Return the code of an error; "" where there is none."""
+def code(response: RawResponse) -> str:
+    """Return the code of an error; empty if there is none."""
     try:
-        told = json.loads(answer.body)
-        return str(told["error"]["code"])
+        body = json.loads(response.body)
+        return str(body["error"]["code"])
     except (ValueError, TypeError, KeyError):
         return ""

@@ -1,15 +1,15 @@
-"""Requests whose shape is wrong: bodies, methods, headers, and HTTP itself."""
+"""Malformed requests: bodies, methods, headers, and HTTP itself."""
 
 from collections.abc import Iterator
 from itertools import chain
 
-from tests.fuzz.wire import Request
+from tests.fuzz.raw_requests import Request
 
 KB = 1024
 
 
 def attacks() -> Iterator[Request]:
-    """Yield all of them."""
+    """Yield all malformed requests."""
     yield from chain(_bodies(), _headers(), _shapes(), _sockets())
 
 
@@ -23,26 +23,34 @@ def _bodies() -> Iterator[Request]:
         "/v1/feedback",
     ):
         for body in (
-            *(b"", b"{", b"\xff", b"null", b"[]", b"1", b"NaN", b'{"a": 1e999}'),
-            *(
-                b'{"a": "\\ud800"}',
-                b'{"a": "\\u0000"}',
-                b'{"a": 1' + b"0" * 5000 + b"}",
-            ),
-            *(b"[" * 100_000, b'{"a":' * 50_000 + b"1" + b"}" * 50_000),
-            *(b'{"a": 1, "a": 2}', b"\xef\xbb\xbf{}", b" " * 1_000_000),
+            b"",
+            b"{",
+            b"\xff",
+            b"null",
+            b"[]",
+            b"1",
+            b"NaN",
+            b'{"a": 1e999}',
+            b'{"a": "\\ud800"}',
+            b'{"a": "\\u0000"}',
+            b'{"a": 1' + b"0" * 5000 + b"}",
+            b"[" * 100_000,
+            b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+            b'{"a": 1, "a": 2}',
+            b"\xef\xbb\xbf{}",
+            b" " * 1_000_000,
             b"x" * (3 * KB * KB),
         ):
             yield Request.of(
                 "a body", "POST", path, headers=kind, body=body, operation=path
             )
-        for wrong in (
+        for content_type in (
             "text/plain",
             "application/x-www-form-urlencoded",
             "a" * 300,
             "é",
         ):
-            named = [("Content-Type", wrong)]
+            named = [("Content-Type", content_type)]
             yield Request.of(
                 "a type", "POST", path, headers=named, body=b"{}", operation=path
             )
@@ -124,7 +132,7 @@ RAW = {
 def _shapes() -> Iterator[Request]:
     for name, raw in RAW.items():
         if b"Transfer-Encoding" not in raw:
-            # Else the server waits for the next request, and so do we.
+            # Otherwise the server, and so the client, waits for the next request.
             raw = raw.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
         yield Request(name, raw=raw, operation="a shape of HTTP", may_close=True)
 

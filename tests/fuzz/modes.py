@@ -1,4 +1,4 @@
-"""The configurations a run attacks: one server, open in three ways."""
+"""The configurations that a run attacks: three ways of authentication."""
 
 import base64
 from collections.abc import Mapping
@@ -54,13 +54,13 @@ triggers:
     type: webhook
     path: /hooks/posted
     agent: assistant
-    prompt: "Answer {{{{text}}}}."
+    prompt: "RawResponse {{{{text}}}}."
     user: team
   - name: signed
     type: webhook
     path: /hooks/signed
     agent: assistant
-    prompt: Answer.
+    prompt: RawResponse.
     user: team
     secret: 3d1f0a5c7b9e2468ace013579bdf8642
     signature: github
@@ -78,21 +78,21 @@ ADMIN = f"admin: {{basic: [{{username: olga, password: {PASSWORD}}}]}}"
 
 @dataclass(frozen=True)
 class Mode:
-    """One way a server can be open."""
+    """One way of authentication."""
 
     name: str
     share: float
-    """Of the time of a run."""
+    """Share of the time of a run."""
     auth: str = ""
     studio: Mapping[str, str] = field(default_factory=dict)
-    """Headers that open the studio."""
+    """Credentials for the studio."""
     api: Mapping[str, str] = field(default_factory=dict)
-    """Headers that open `/v1` and `/mcp`; with tokens there are none yet."""
+    """Credentials for `/v1` and `/mcp`; empty until a token exists."""
     names_users: bool = True
-    """Whether a request says whose it is."""
+    """Whether requests name their user."""
 
     def headers(self, target: str | bytes) -> Mapping[str, str]:
-        """Return the headers that open an address."""
+        """Return the credentials for an address."""
         path = target.encode() if isinstance(target, str) else target
         return self.studio if path.startswith(b"/admin") else self.api
 

@@ -1,4 +1,4 @@
-"""Requests to every route of the studio, each wrong in one place."""
+"""Requests to every route of the studio, each with one invalid part."""
 
 import json
 import random
@@ -11,36 +11,63 @@ from urllib.parse import quote
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from studio.openapi.document import iterate_operations
-from tests.fuzz import hostile
-from tests.fuzz.wire import Request
+from tests.fuzz import hostile_values
+from tests.fuzz.raw_requests import Request
 
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PURGE")
 WRITES = ("POST", "POST", "PUT", "PATCH", "DELETE")
 QUERY_NAMES = (
-    *("_changelist_filters", "_popup", "_to_field", "after", "all", "before"),
-    *("by", "category", "days", "e", "format", "fragment", "from", "id__exact"),
-    *("in", "kind", "like", "limit", "o", "outcome", "p", "page", "pk", "q"),
-    *("search", "since", "state", "status", "until", "user", "version"),
+    "_changelist_filters",
+    "_popup",
+    "_to_field",
+    "after",
+    "all",
+    "before",
+    "by",
+    "category",
+    "days",
+    "e",
+    "format",
+    "fragment",
+    "from",
+    "id__exact",
+    "in",
+    "kind",
+    "like",
+    "limit",
+    "o",
+    "outcome",
+    "p",
+    "page",
+    "pk",
+    "q",
+    "search",
+    "since",
+    "state",
+    "status",
+    "until",
+    "user",
+    "version",
 )
-"""Parameters that some address reads, whether it is described or not."""
+"""Parameters that some address reads, described or not."""
 CHARSETS = ("unicode_escape", "zlib", "idna", "utf-7")
 ACCEPTED = ("application/json", "text/html")
 TABLES = {("access", "token"), ("memory", "message"), ("r", "{content_type_id}")}
-"""One with UUIDs and one with numbers; all are pages of one class."""
+"""A table with UUIDs and one with numbers; all tables share one view."""
 NOT_HTTP = "live/events"
 SWITCHES = "tokens/enable"
-"""Changes how the server is open, so that all that follows would be refused."""
+"""Changes the authentication, so that the server would refuse all further requests."""
 
 
 def paths(urlconf: str = "coulisse_site.studio_urls") -> list[str]:
     """Return every route below `/admin`, with its parameters in braces."""
-    found = dict.fromkeys(_routes(get_resolver(urlconf).url_patterns, "/"))
-    left_out = (NOT_HTTP, SWITCHES)
-    return [path for path in found if not path.endswith(left_out) and _is_chosen(path)]
+    routes = dict.fromkeys(_routes(get_resolver(urlconf).url_patterns, "/"))
+    excluded = (NOT_HTTP, SWITCHES)
+    return [path for path in routes if not path.endswith(excluded) and _is_chosen(path)]
 
 
 def _is_chosen(path: str) -> bool:
-    """Return whether a path is not of a table like others that are attacked."""
+    """Return whether a path is not a page of a table that others represent."""
     steps = path.split("/")
     is_table = path.startswith("/admin/tables/") and len(steps) > 5
     return not is_table or tuple(steps[3:5]) in TABLES
@@ -48,14 +75,14 @@ def _is_chosen(path: str) -> bool:
 
 def _routes(patterns: list[Any], prefix: str) -> Iterator[str]:
     for pattern in patterns:
-        route = prefix + _written(str(pattern.pattern))
+        route = prefix + _normalize(str(pattern.pattern))
         if isinstance(pattern, URLResolver):
             yield from _routes(pattern.url_patterns, route)
         elif isinstance(pattern, URLPattern):
             yield route
 
 
-def _written(route: str) -> str:
+def _normalize(route: str) -> str:
     """Return a route with `{name}` for `<path:name>` or `(?P<name>...)`."""
     route = re.sub(r"\(\?P<(\w+)>[^()]*(\([^()]*\)[^()]*)*\)", r"{\1}", route)
     route = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", route)
@@ -63,13 +90,13 @@ def _written(route: str) -> str:
 
 
 class Generator:
-    """Yields requests in an order that a seed decides."""
+    """Yields requests in an order that depends on a seed."""
 
     def __init__(
-        self, document: dict[str, Any], known: Mapping[str, str], seed: int
+        self, document: dict[str, Any], names: Mapping[str, str], seed: int
     ) -> None:
         self._random = random.Random(seed)
-        self._known = known
+        self._known_names = names
         self._fields = {
             (path, method.upper()): _fields(operation, document)
             for path, method, operation in iterate_operations(document)
@@ -77,8 +104,8 @@ class Generator:
         }
 
     def requests(self) -> Iterator[Request]:
-        """Yield them in rounds: some of each route before more of any."""
-        streams = [self._of(path) for path in paths()]
+        """Yield requests in rounds: one of each route per round."""
+        streams = [self._requests_of(path) for path in paths()]
         self._random.shuffle(streams)
         while streams:
             for stream in list(streams):
@@ -88,14 +115,19 @@ class Generator:
                 else:
                     yield request
 
-    def _of(self, path: str) -> Iterator[Request]:
+    def _requests_of(self, path: str) -> Iterator[Request]:
         makers = (
-            *(self._methods, self._in_path, self._in_query, self._in_charsets),
-            *(self._in_headers, self._in_body, self._in_fields),
+            self._methods,
+            self._in_path,
+            self._in_query,
+            self._in_charsets,
+            self._in_headers,
+            self._in_body,
+            self._in_fields,
         )
-        found = list(chain.from_iterable(maker(path) for maker in makers))
-        self._random.shuffle(found)
-        yield from found
+        requests = list(chain.from_iterable(maker(path) for maker in makers))
+        self._random.shuffle(requests)
+        yield from requests
 
     def _methods(self, path: str) -> Iterator[Request]:
         for method in METHODS:
@@ -104,41 +136,41 @@ class Generator:
 
     def _in_path(self, path: str) -> Iterator[Request]:
         for name in re.findall(r"\{(\w+)\}", path):
-            for text in hostile.TEXTS:
-                target = self._filled(path, **{name: _quoted(text)})
+            for text in hostile_values.TEXTS:
+                target = self._fill(path, **{name: _quoted(text)})
                 for method in ("GET", self._random.choice(METHODS)):
-                    wrong = f"{name} in the path"
-                    yield self._request(path, wrong, method, target=target)
+                    label = f"{name} in the path"
+                    yield self._request(path, label, method, target=target)
 
     def _in_query(self, path: str) -> Iterator[Request]:
         for name in QUERY_NAMES:
-            for text in self._random.sample(hostile.TEXTS, 12):
-                target = f"{self._filled(path)}?{name}={_quoted(text)}"
+            for text in self._random.sample(hostile_values.TEXTS, 12):
+                target = f"{self._fill(path)}?{name}={_quoted(text)}"
                 accept = self._random.choice(ACCEPTED)
-                wrong = f"{name} in the query"
-                yield self._request(path, wrong, target=target, Accept=accept)
+                label = f"{name} in the query"
+                yield self._request(path, label, target=target, Accept=accept)
 
     def _in_charsets(self, path: str) -> Iterator[Request]:
         for charset in CHARSETS:
             kind = {"Content-Type": f"text/plain; charset={charset}"}
-            target = f"{self._filled(path)}?q=%5Cud800&after=+2AA-&in=all"
+            target = f"{self._fill(path)}?q=%5Cud800&after=+2AA-&in=all"
             yield self._request(path, "a charset", target=target, **kind)
 
     def _in_headers(self, path: str) -> Iterator[Request]:
-        for name, value in hostile.HEADERS:
+        for name, value in hostile_values.HEADERS:
             for method in ("GET", self._random.choice(METHODS)):
                 yield self._request(path, f"the header {name}", method, **{name: value})
 
     def _in_body(self, path: str) -> Iterator[Request]:
-        texts = (("application/json", text.encode()) for text in hostile.JSON)
-        for kind, body in (*hostile.BODIES, *texts):
+        texts = (("application/json", text.encode()) for text in hostile_values.JSON)
+        for kind, body in (*hostile_values.BODIES, *texts):
             method = self._random.choice(WRITES)
             yield self._with_body(path, method, kind, body)
 
     def _in_fields(self, path: str) -> Iterator[Request]:
         for (described, method), fields in self._fields.items():
             if described == path:
-                for body in _wrong_in_one_field(fields):
+                for body in _invalid_in_one_field(fields):
                     yield self._with_body(path, method, "application/json", body)
 
     def _with_body(self, path: str, method: str, kind: str, body: bytes) -> Request:
@@ -148,7 +180,7 @@ class Generator:
     def _request(
         self,
         path: str,
-        wrong: str,
+        name: str,
         method: str = "GET",
         *,
         target: str = "",
@@ -156,22 +188,22 @@ class Generator:
         **headers: str,
     ) -> Request:
         return Request.of(
-            wrong,
+            name,
             method,
-            target or self._filled(path),
+            target or self._fill(path),
             headers=headers.items(),
             body=body,
             operation=path,
         )
 
-    def _filled(self, path: str, **given: str) -> str:
-        """Return a path with names of things there are, or with those given."""
+    def _fill(self, path: str, **values: str) -> str:
+        """Return a path with names of existing objects, or with the given values."""
 
         def value(match: re.Match[str]) -> str:
             name = match[1]
-            place = f"{path[: match.start()].rpartition('/admin/')[2]}{match[0]}"
-            known = self._known.get(place, self._known.get(name, "somewhat"))
-            return given.get(name, quote(known, safe=""))
+            step = f"{path[: match.start()].rpartition('/admin/')[2]}{match[0]}"
+            known = self._known_names.get(step, self._known_names.get(name, "unknown"))
+            return values.get(name, quote(known, safe=""))
 
         return re.sub(r"\{(\w+)\}", value, path)
 
@@ -190,16 +222,16 @@ def _names(shape: dict[str, Any], document: dict[str, Any]) -> set[str]:
     if "$ref" in shape:
         name = shape["$ref"].rpartition("/")[2]
         return _names(document["components"]["schemas"][name], document)
-    found = set(shape.get("properties", {}))
+    names = set(shape.get("properties", {}))
     for each in (*shape.get("anyOf", ()), *shape.get("allOf", ())):
-        found |= _names(each, document)
-    return found
+        names |= _names(each, document)
+    return names
 
 
-def _wrong_in_one_field(fields: list[str]) -> Iterator[bytes]:
-    """Yield bodies whose fields are texts, but for one."""
-    for wrong in fields:
-        others = [f'{json.dumps(name)}: "a"' for name in fields if name != wrong]
-        for text in hostile.JSON:
-            members = [*others, f"{json.dumps(wrong)}: {text}"]
+def _invalid_in_one_field(fields: list[str]) -> Iterator[bytes]:
+    """Yield bodies whose fields are texts, except for one."""
+    for invalid in fields:
+        others = [f'{json.dumps(name)}: "a"' for name in fields if name != invalid]
+        for text in hostile_values.JSON:
+            members = [*others, f"{json.dumps(invalid)}: {text}"]
             yield f"{{{', '.join(members)}}}".encode()

@@ -1,4 +1,4 @@
-"""The real server in a directory of its own, in one of the ways it can be open."""
+"""A real server in its own directory, in one of the modes."""
 
 import os
 import signal
@@ -19,13 +19,13 @@ from testing.wires import ScriptedAnswer
 from tests.fuzz.modes import CONFIG, Mode
 
 ROOT = Path(__file__).resolve().parents[2]
-BOOT_SECONDS = 60.0
+START_SECONDS = 60.0
 STOP_SECONDS = 15.0
-STARTS = 5
+MAX_STARTS = 5
 
 
 class ServerLost(Exception):
-    """The server does not run."""
+    """The server is not running."""
 
 
 class Server:
@@ -50,7 +50,7 @@ class Server:
         return self
 
     def _serve(self, provider_url: str) -> None:
-        for attempt in range(1, STARTS + 1):
+        for attempt in range(1, MAX_STARTS + 1):
             self._write_config(provider_url)
             self._process = self._start()
             try:
@@ -58,8 +58,8 @@ class Server:
                 break
             except ServerLost:
                 self._stop()
-                # Another program may have taken the port that was free just now.
-                if attempt == STARTS or "already in use" not in self.log():
+                # Another program may have taken the port meanwhile.
+                if attempt == MAX_STARTS or "already in use" not in self.log():
                     raise
 
     def __exit__(self, *_: object) -> None:
@@ -94,12 +94,12 @@ class Server:
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
-            # A group of its own: Ctrl-C ends the run, which then ends the server.
+            # Its own group, so that Ctrl-C ends the run, which then stops the server.
             start_new_session=True,
         )
 
     def _wait_until_serving(self) -> None:
-        deadline = time.monotonic() + BOOT_SECONDS
+        deadline = time.monotonic() + START_SECONDS
         while True:
             run = self._run_record()
             if run is not None and run.is_serving:
@@ -112,7 +112,7 @@ class Server:
         return run_state.read_record(self.root / ".coulisse" / "processes.json")
 
     def _stop(self) -> None:
-        family = self._family()
+        children = self._children()
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -120,10 +120,10 @@ class Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        for left in psutil.wait_procs(family, timeout=2)[1]:
-            left.kill()
+        for process in psutil.wait_procs(children, timeout=2)[1]:
+            process.kill()
 
-    def _family(self) -> list[psutil.Process]:
+    def _children(self) -> list[psutil.Process]:
         try:
             return psutil.Process(self._process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
@@ -138,17 +138,17 @@ class Server:
         raise ServerLost(f"there is no web process:\n{self.log()}")
 
     def restarts(self) -> int:
-        """Return how often the web process was started again."""
+        """Return the number of restarts of the web process."""
         run = self._run_record()
         children = run.children + run.waiting if run is not None else ()
         return sum(child.restarts for child in children if child.name.startswith("web"))
 
     def log(self, characters: int = 6000) -> str:
-        """Return the end of what the server printed."""
+        """Return the end of the server's output."""
         files = (self.root / "output.log", self.root / ".coulisse" / "coulisse.log")
         text = "".join(f.read_text(errors="replace") for f in files if f.exists())
         return text[-characters:]
 
     def memory_bytes(self) -> int:
-        """Return what the web process holds in memory."""
+        """Return the resident memory of the web process."""
         return self.web_process().memory_info().rss

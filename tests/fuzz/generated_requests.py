@@ -1,4 +1,4 @@
-"""Requests that schemathesis makes of an OpenAPI document, right and wrong ones."""
+"""Valid and invalid requests that schemathesis generates from an OpenAPI document."""
 
 import random
 import warnings
@@ -13,48 +13,63 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 
+from tests.fuzz.raw_requests import Request
 from tests.fuzz.routes import SWITCHES
-from tests.fuzz.wire import Request
 
 BASE = "http://fuzz.invalid"
-EDGES = 8
-"""Of each operation in one round: values at the edges of its schema."""
-DRAWN = 2
-"""Of each operation and mode in one round."""
-OURS = {
-    *("accept-encoding", "authorization", "connection", "content-length", "cookie"),
-    *("host", "user-agent", "x-schemathesis-testcaseid"),
+EDGE_CASES = 8
+"""Edge cases of each operation in one round."""
+RANDOM_CASES = 2
+"""Random cases of each operation and mode in one round."""
+OWN_HEADERS = {
+    "accept-encoding",
+    "authorization",
+    "connection",
+    "content-length",
+    "cookie",
+    "host",
+    "user-agent",
+    "x-schemathesis-testcaseid",
 }
-"""Headers that are the run's to say."""
-KEPT = {"cookies", "data", "files", "headers", "json", "method", "params", "url"}
+"""Headers that the run sets itself."""
+REQUEST_FIELDS = {
+    "cookies",
+    "data",
+    "files",
+    "headers",
+    "json",
+    "method",
+    "params",
+    "url",
+}
 
 
 class Generator:
     """The operations of one document."""
 
     def __init__(self, document: dict[str, Any], seed: int, salt: str = "") -> None:
-        """Take the operations in an order that seed and salt decide."""
+        """Shuffle the operations by seed and salt."""
         self._seed = seed
         self._schema = schemathesis.openapi.from_dict(document)
-        found = [each.ok() for each in self._schema.get_all_operations()]
-        self.operations = [each for each in found if SWITCHES not in each.path]
+        operations = [each.ok() for each in self._schema.get_all_operations()]
+        self.operations = [each for each in operations if SWITCHES not in each.path]
         random.Random(f"{seed} {salt}").shuffle(self.operations)
 
     def requests(self) -> Iterator[Request]:
-        """Yield in rounds, without end: some edges of all, then what is drawn as well.
+        """Yield endless rounds of some edge cases of each, then random requests, too.
 
-        Edges are made as they are needed, for all of them take minutes.
+        Edge cases are generated on demand, because all of them take minutes.
         """
-        edges = [self._edges(operation) for operation in self.operations]
-        for of_one in edges:
-            yield from islice(of_one, EDGES)
+        streams = [self._edge_cases(operation) for operation in self.operations]
+        for stream in streams:
+            yield from islice(stream, EDGE_CASES)
         for number in count(self._seed):
-            for operation, of_one in zip(self.operations, edges, strict=True):
-                yield from islice(of_one, EDGES)
+            for operation, stream in zip(self.operations, streams, strict=True):
+                yield from islice(stream, EDGE_CASES)
                 for mode in GenerationMode:
-                    yield from self._drawn(operation, mode, number)
+                    yield from self._random_cases(operation, mode, number)
 
-    def _edges(self, operation: Any) -> Iterator[Request]:
+    def _edge_cases(self, operation: Any) -> Iterator[Request]:
         """Yield requests with values at the edges of the schema."""
         cases = self._schema.iter_coverage_cases(
             operation,
@@ -64,14 +79,14 @@ class Generator:
         for case in cases:
             yield from _request("an edge of the schema", case)
 
-    def _drawn(
+    def _random_cases(
         self, operation: Any, mode: GenerationMode, number: int
     ) -> list[Request]:
-        found: list[Case] = []
+        collected: list[Case] = []
 
         @seed(number)
         @settings(
-            max_examples=DRAWN,
+            max_examples=RANDOM_CASES,
             database=None,
             deadline=None,
             phases=[Phase.generate],
@@ -79,30 +94,30 @@ class Generator:
         )
         @given(operation.as_strategy(generation_mode=mode))
         def collect(case: Case) -> None:
-            found.append(case)
+            collected.append(case)
 
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 collect()
         except Unsatisfiable:
-            pass  # Nothing is wrong for an operation that takes anything.
-        return [each for case in found for each in _request(f"{mode} data", case)]
+            pass  # No data is invalid for an operation that accepts anything.
+        return [each for case in collected for each in _request(f"{mode} data", case)]
 
 
 def _request(name: str, case: Case) -> Iterator[Request]:
     """Yield the request of a case, unless HTTP cannot carry it."""
     try:
-        sent = case.as_transport_kwargs(base_url=BASE)
-        known = {key: value for key, value in sent.items() if key in KEPT}
-        prepared = requests.Request(**known).prepare()
+        fields = case.as_transport_kwargs(base_url=BASE)
+        fields = {key: value for key, value in fields.items() if key in REQUEST_FIELDS}
+        prepared = requests.Request(**fields).prepare()
     except (ValueError, requests.RequestException):
         return
     address = urlsplit(str(prepared.url))
     headers = [
         (each, value if isinstance(value, str) else value.decode("latin-1"))
         for each, value in prepared.headers.items()
-        if each.lower() not in OURS
+        if each.lower() not in OWN_HEADERS
     ]
     if any("\n" in value or "\r" in value for _, value in headers):
         return

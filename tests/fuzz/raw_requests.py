@@ -1,4 +1,4 @@
-"""Requests as bytes, sent as they are: no client mends what an attacker writes."""
+"""Requests as raw bytes, because HTTP clients would correct malformed ones."""
 
 import http.client
 import shlex
@@ -9,20 +9,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-ANSWER_SECONDS = 15.0
-MOST_READ = 1_000_000
-MOST_SHOWN = 2000
-"""Bytes of a request that a report repeats."""
+TIMEOUT_SECONDS = 15.0
+MAX_READ_BYTES = 1_000_000
+MAX_SHOWN_BYTES = 2000
+"""Bytes of a request that a report shows."""
 
 Headers = Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request; `raw` is the whole of it where even its shape is an attack."""
+    """One request; `raw` is the whole request if its format is the attack."""
 
     name: str
-    """What is wrong with it."""
+    """The attack in this request."""
     method: str = "GET"
     target: str | bytes = "/"
     headers: tuple[tuple[str, str], ...] = ()
@@ -31,9 +31,9 @@ class Request:
     operation: str = ""
     """The route, for the report."""
     may_close: bool = False
-    """Whether the server may hang up without a word."""
-    is_known: bool = True
-    """Whether it carries the credentials of the server's mode."""
+    """Whether the server may close the connection without a response."""
+    has_credentials: bool = True
+    """Whether to add the credentials of the server's mode."""
 
     @classmethod
     def of(
@@ -50,13 +50,17 @@ class Request:
         encoded = body if isinstance(body, bytes) else body.encode()
         return cls(name, method, target, tuple(headers), encoded, operation=operation)
 
-    def known_by(self, headers: Mapping[str, str]) -> "Request":
-        """Return the request with the headers that open its address."""
-        if self.raw is not None or not self.is_known:
+    def with_headers(self, headers: Mapping[str, str]) -> "Request":
+        """Return the request with further headers; existing ones stay."""
+        if self.raw is not None or not self.has_credentials:
             return self
-        said = {name.lower() for name, _ in self.headers}
-        more = [each for each in headers.items() if each[0].lower() not in said]
-        return replace(self, headers=(*self.headers, *more))
+        present = {name.lower() for name, _ in self.headers}
+        added = [
+            (name, value)
+            for name, value in headers.items()
+            if name.lower() not in present
+        ]
+        return replace(self, headers=(*self.headers, *added))
 
     def encoded(self, port: int) -> bytes:
         """Return the bytes to send."""
@@ -70,27 +74,27 @@ class Request:
         )
 
     def _lines(self, port: int) -> Iterable[bytes]:
-        said = {name.lower() for name, _ in self.headers}
-        if "host" not in said:
+        present = {name.lower() for name, _ in self.headers}
+        if "host" not in present:
             yield b"Host: 127.0.0.1:%d\r\n" % port
         for name, value in self.headers:
             yield f"{name}: {value}\r\n".encode("utf-8", "surrogatepass")
-        if self.body and not said & {"content-length", "transfer-encoding"}:
+        if self.body and not present & {"content-length", "transfer-encoding"}:
             yield b"Content-Length: %d\r\n" % len(self.body)
-        if "connection" not in said:
+        if "connection" not in present:
             yield b"Connection: close\r\n"
 
     def command(self, port: int) -> str:
-        """Return a command that sends the request again, or its beginning."""
+        """Return a command that repeats the request, or the start of a long one."""
         whole = self.encoded(port)
-        if len(whole) <= MOST_SHOWN:
+        if len(whole) <= MAX_SHOWN_BYTES:
             return f"printf %b {shlex.quote(_printf(whole))} | nc 127.0.0.1 {port}"
-        return f"{whole[:MOST_SHOWN]!r} … {len(whole):,} bytes in all"
+        return f"{whole[:MAX_SHOWN_BYTES]!r} … {len(whole):,} bytes in total"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came back; status 0 where the connection closed without an answer."""
+class RawResponse:
+    """A response; the status is 0 if the connection was closed without one."""
 
     status: int
     seconds: float
@@ -98,25 +102,27 @@ class Answer:
     body: bytes = b""
 
 
-def send(request: Request, port: int, *, seconds: float = ANSWER_SECONDS) -> Answer:
+def send(
+    request: Request, port: int, *, seconds: float = TIMEOUT_SECONDS
+) -> RawResponse:
     """Send a request on a connection of its own; raises `TimeoutError`."""
-    begun = time.monotonic()
+    started_at = time.monotonic()
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
-        # It may be refused before it is sent whole: the answer says why.
+        # The server may refuse it before it is complete; the response has the reason.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(request.encoded(port))
         try:
             response = http.client.HTTPResponse(connection, method=request.method)
             response.begin()
-            body = response.read(MOST_READ)
+            body = response.read(MAX_READ_BYTES)
         except (http.client.HTTPException, ConnectionError, ValueError):
-            return Answer(0, time.monotonic() - begun)
+            return RawResponse(0, time.monotonic() - started_at)
     headers = {name.lower(): value for name, value in response.getheaders()}
-    return Answer(response.status, time.monotonic() - begun, headers, body)
+    return RawResponse(response.status, time.monotonic() - started_at, headers, body)
 
 
 def _escaped(target: str) -> bytes:
-    """Return a target as it goes over the wire: what breaks its line is escaped."""
+    """Return a target with escapes for bytes that would end its line."""
     encoded = target.encode("utf-8", "surrogatepass")
     return b"".join(
         bytes((byte,)) if 0x20 < byte < 0x7F else b"%%%02X" % byte for byte in encoded
@@ -124,7 +130,7 @@ def _escaped(target: str) -> bytes:
 
 
 def _printf(text: bytes) -> str:
-    """Return bytes as `printf %b` reads them."""
+    """Return bytes in the format of `printf %b`."""
     return "".join(
         chr(byte) if 0x20 <= byte < 0x7F and byte != 0x5C else f"\\0{byte:03o}"
         for byte in text

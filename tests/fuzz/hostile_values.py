@@ -1,7 +1,7 @@
-"""Values that servers stumble over, by where they are sent."""
+"""Values that often break servers, by the place where they are sent."""
 
 HALF = "\ud800"
-"""A surrogate: half of a character, which no database stores."""
+"""A lone surrogate, which no database stores."""
 
 TEXTS = (
     "",
@@ -59,7 +59,7 @@ TEXTS = (
     "99999999999999999999d",
     "-7d",
 )
-"""Of paths, queries and fields of forms."""
+"""For paths, queries and form fields."""
 
 JSON = (
     "null",
@@ -94,7 +94,7 @@ JSON = (
     "[" * 3000 + "]" * 3000,
     '{"a":' * 3000 + "1" + "}" * 3000,
 )
-"""Of bodies, and of the fields of bodies, as they are written."""
+"""For bodies and their fields, as JSON text."""
 
 HEADERS = (
     ("Accept", "text/html"),
@@ -132,7 +132,7 @@ HEADERS = (
     ("Sec-Fetch-Site", "cross-site"),
     ("X-HTTP-Method-Override", "DELETE"),
 )
-"""One of which is added to a request that is otherwise good."""
+"""Each is added to an otherwise valid request."""
 
 BOUNDARY = "----fuzz"
 
@@ -206,4 +206,4 @@ BODIES = (
     ("multipart/form-data; boundary=é", b"--"),
     ("multipart/form-data", b"--"),
 )
-"""Whole bodies, each with its type."""
+"""Whole bodies with their content types."""
