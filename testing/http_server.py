@@ -1,4 +1,4 @@
-"""Base of the test servers: a thread of their own, and recorded requests."""
+"""The base class of test servers, which run in a separate thread."""
 
 import asyncio
 import threading
@@ -13,23 +13,23 @@ import orjson
 from providers.config import ProviderConfig
 
 WAIT_SECONDS = 60.0
-"""For what comes, if nothing is wrong, at once."""
+"""The limit of waits that normally end at once."""
 
 
 class RequestHead(NamedTuple):
-    """How a request begins."""
+    """The head of a request."""
 
     method: str
     path: str
     headers: dict[str, str]
-    """By their names in lower case."""
+    """By lower-case name."""
 
 
 class FakeServer(ABC):
-    """A server in a thread of its own, so that it serves synchronous tests, too."""
+    """A server in a separate thread, so that it serves synchronous tests, too."""
 
     key: ClassVar[str]
-    """What its clients are to send."""
+    """The API key for its clients."""
 
     def __init__(self, *, port: int = 0) -> None:
         self._changed = threading.Condition()
@@ -53,49 +53,49 @@ class FakeServer(ABC):
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(WAIT_SECONDS)
 
-    # Where it is.
+    # The address.
 
     @property
     def port(self) -> int:
-        """Return where it listens."""
+        """Return the port."""
         return self._port
 
     @property
     def root_url(self) -> str:
-        """Return the address, as the kind anthropic wants it."""
+        """Return the address for the kind `anthropic`."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def base_url(self) -> str:
-        """Return the address, as kinds that speak like OpenAI want it."""
+        """Return the address for kinds with OpenAI's API."""
         return f"{self.root_url}/v1"
 
     def entry(self, kind: str = "openai", **fields: Any) -> dict[str, Any]:
-        """Return an entry for the YAML's `providers:` that leads here."""
+        """Return an entry under `providers:` with this address."""
         address = self.root_url if kind == "anthropic" else self.base_url
         return {"kind": kind, "api_key": self.key, "base_url": address, **fields}
 
     def provider(self, kind: str = "openai", **fields: Any) -> ProviderConfig:
-        """Return a configured provider that leads here."""
+        """Return a configured provider with this address."""
         return ProviderConfig.model_validate(self.entry(kind, **fields))
 
-    # What happened.
+    # Waiting.
 
     def release(self) -> None:
-        """Let hanging answers go on, these and those to come."""
+        """Let hanging answers continue, now and in the future."""
         self._loop.call_soon_threadsafe(self._released.set)
 
     def hold(self) -> None:
-        """Let answers to come hang again, until they are released."""
+        """Let future answers hang again until the next `release`."""
         self._loop.call_soon_threadsafe(self._released.clear)
 
     def wait(
         self, condition: Callable[[], Any], timeout_seconds: float = WAIT_SECONDS
     ) -> None:
-        """Block until something is true of it; raise TimeoutError if it never is."""
+        """Block until a condition holds; raise TimeoutError at the timeout."""
         with self._changed:
             if not self._changed.wait_for(condition, timeout_seconds):
-                raise TimeoutError("the fake server never saw that")
+                raise TimeoutError("the condition did not become true")
 
     async def until(
         self, condition: Callable[[], Any], timeout_seconds: float = WAIT_SECONDS
@@ -108,7 +108,7 @@ class FakeServer(ABC):
             change()
             self._changed.notify_all()
 
-    # How it serves.
+    # The server.
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -124,14 +124,14 @@ class FakeServer(ABC):
 
     @abstractmethod
     async def _listen(self) -> asyncio.Server:
-        """Begin to serve, at `self._port`."""
+        """Start serving at `self._port`."""
 
     async def _close(self) -> None:
-        # A connection that is just being accepted has its talk yet to come.
+        # A connection that is being accepted has no handler yet.
         while pending := asyncio.all_tasks() - {asyncio.current_task()}:
             self._cancel(pending)
             await asyncio.wait(pending)
-        # Aborted transports let go of their sockets a step later.
+        # Aborted transports close their sockets one step later.
         await asyncio.sleep(0)
 
     def _cancel(self, pending: set[asyncio.Task[Any]]) -> None:
@@ -140,7 +140,7 @@ class FakeServer(ABC):
 
 
 async def read_request(reader: asyncio.StreamReader) -> tuple[RequestHead, Any] | None:
-    """Return a request's head and body, parsed where it is JSON; None at the end."""
+    """Return a request's head and its body, parsed if JSON; None at the end."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
@@ -156,5 +156,5 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[RequestHead, Any] 
 
 
 def encode_chunk(data: bytes) -> bytes:
-    """Return a piece of a body whose length nobody knew."""
+    """Return one chunk of a body with chunked encoding."""
     return b"%x\r\n%b\r\n" % (len(data), data)

@@ -1,4 +1,4 @@
-"""How the fake provider answers for vectors, as OpenAI or as Voyage does."""
+"""Scripted answers to requests for embeddings, as from OpenAI or Voyage."""
 
 import base64
 from dataclasses import dataclass
@@ -12,59 +12,59 @@ from providers.embeddings import hash_embedder, openai, voyage
 from testing.wires import ScriptedAnswer
 
 DIMENSIONS = 1536
-"""Those of models nobody knows, unless the request asks for others."""
+"""The default for unknown models."""
 
 
 @dataclass
 class ScriptedEmbedding(ScriptedAnswer):
-    """What to say to one request for vectors: by default those of the hash embedder."""
+    """The answer to one request: by default the vectors of the hash embedder."""
 
     dimensions: int | None = None
-    """How long the vectors are, whatever was asked for."""
+    """The dimensions, regardless of the request."""
     vector_count: int | None = None
-    """How many there are, whatever was asked for."""
+    """The number of vectors, regardless of the request."""
     value: float | None = None
-    """What each number of them is: `nan`, say."""
+    """The value of every component, such as `nan`."""
     as_floats: bool = False
-    """Write numbers, though base64 was asked for."""
+    """Write numbers even if the request asks for base64."""
     is_reversed: bool = False
     """Put the last vector first."""
 
-    def body(self, asked: Any) -> bytes:
-        """Return the body of the answer to a request's body."""
+    def body(self, request: Any) -> bytes:
+        """Return the body of the answer to a request."""
         if self.raw is not None:
             return self.raw
         if self.status != 200 or self.error is not None:
             error = {"message": "the fake fails", "type": "fake_error"}
             return orjson.dumps({"error": {**error, **(self.error or {})}})
-        return orjson.dumps(self._list(asked))
+        return orjson.dumps(self._list(request))
 
-    def _list(self, asked: dict[str, Any]) -> dict[str, Any]:
-        rows = self._rows(asked)
-        plain = self.as_floats or asked.get("encoding_format") != "base64"
+    def _list(self, request: dict[str, Any]) -> dict[str, Any]:
+        rows = self._rows(request)
+        is_decimal = self.as_floats or request.get("encoding_format") != "base64"
         data = [
             {
                 "object": "embedding",
                 "index": index,
-                "embedding": row.tolist() if plain else _base64(row),
+                "embedding": row.tolist() if is_decimal else _base64(row),
             }
             for index, row in enumerate(rows)
         ]
-        usage = {"total_tokens": sum(map(len, _texts(asked)))}
-        if "input_type" not in asked:
+        usage = {"total_tokens": sum(map(len, _texts(request)))}
+        if "input_type" not in request:
             usage["prompt_tokens"] = usage["total_tokens"]
         return {
             "object": "list",
             "data": data[::-1] if self.is_reversed else data,
-            "model": asked["model"],
+            "model": request["model"],
             "usage": usage,
         }
 
-    def _rows(self, asked: dict[str, Any]) -> NDArray[np.float32]:
-        texts = _texts(asked)
+    def _rows(self, request: dict[str, Any]) -> NDArray[np.float32]:
+        texts = _texts(request)
         if self.vector_count is not None:
             texts = (texts * (self.vector_count + 1))[: self.vector_count]
-        rows = hash_embedder.embed_texts(texts, self.dimensions or _dimensions(asked))
+        rows = hash_embedder.embed_texts(texts, self.dimensions or _dimensions(request))
         if self.value is not None:
             rows[:] = self.value
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -72,15 +72,15 @@ class ScriptedEmbedding(ScriptedAnswer):
         return rows
 
 
-def _texts(asked: dict[str, Any]) -> list[str]:
-    given = asked["input"]
-    return [given] if isinstance(given, str) else given
+def _texts(request: dict[str, Any]) -> list[str]:
+    texts = request["input"]
+    return [texts] if isinstance(texts, str) else texts
 
 
-def _dimensions(asked: dict[str, Any]) -> int:
-    chosen = asked.get("dimensions") or asked.get("output_dimension")
-    known = {**openai.MODELS, **voyage.MODELS}.get(asked["model"])
-    return chosen or (DIMENSIONS if known is None else known.dimensions)
+def _dimensions(request: dict[str, Any]) -> int:
+    dimensions = request.get("dimensions") or request.get("output_dimension")
+    model = {**openai.MODELS, **voyage.MODELS}.get(request["model"])
+    return dimensions or (DIMENSIONS if model is None else model.dimensions)
 
 
 def _base64(row: NDArray[np.float32]) -> str:

@@ -1,4 +1,4 @@
-"""A provider that says what a test tells it to, over real HTTP.
+"""A scripted provider for tests, over real HTTP.
 
     with FakeProvider() as fake:
         fake.reply("Hello", "!")                    # one piece per token
@@ -8,18 +8,18 @@
         ...
         assert fake.requests[-1].body["model"] == "gpt"
 
-What is scripted is used up in order, one answer a request; after that every request
-gets `fake.default`. Both wires are spoken, chosen by the path. Requests for vectors
-have a script, a default and a list of their own:
+Each request uses up one scripted answer, in order; further requests get `fake.default`.
+The path selects OpenAI's or Anthropic's API. Requests for embeddings have a separate
+script, default and list:
 
         fake.embed(status=503)
-        asked = EmbedWith.model_validate(fake.embed_with("voyage"))
+        embed_with = EmbedderConfig.model_validate(fake.embed_with("voyage"))
         ...
         assert fake.embeddings[-1].body["input"] == ["Hello"]
 
-The server runs in a thread of its own, so it serves synchronous tests too. No test
-needs to sleep: `fake.wait(lambda: ...)` and `await fake.until(lambda: ...)` return as
-soon as the condition holds.
+The server runs in a separate thread, so it serves synchronous tests too. Tests need not
+sleep: `fake.wait(lambda: ...)` and `await fake.until(lambda: ...)` return as soon as
+the condition holds.
 
 `python -m testing.scripted_provider --port 9000 --tokens 50` serves benchmarks.
 """
@@ -37,9 +37,10 @@ import orjson
 
 from providers.embeddings import openai, voyage
 from testing import wires
-from testing.http_server import WAIT_SECONDS, FakeServer, encode_chunk, read_request
+from testing.answer_writer import AnswerWriter
+from testing.http_server import WAIT_SECONDS, FakeServer, read_request
 from testing.scripted_embeddings import ScriptedEmbedding
-from testing.wires import FakeWire, ScriptedAnswer, StreamPoint
+from testing.wires import ScriptedAnswer, StreamPoint
 
 KEY = "sk-fake-0123456789"
 DEFAULT_MODELS = {
@@ -50,12 +51,12 @@ DEFAULT_MODELS = {
 
 @dataclass
 class RecordedRequest:
-    """A request the fake has seen."""
+    """A request that the fake received."""
 
     method: str
     path: str
     headers: dict[str, str]
-    """By their names in lower case."""
+    """By lower-case name."""
     body: Any
     aborted: bool = False
     """Whether the client left before the answer was complete."""
@@ -69,49 +70,49 @@ class FakeProvider(FakeServer):
 
     def __init__(self, *, port: int = 0) -> None:
         super().__init__(port=port)
-        self._talks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._handlers: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._clear()
 
     def _clear(self) -> None:
         self._released = asyncio.Event()
         self.requests: list[RecordedRequest] = []
         self.connections = 0
-        """How many connections were opened."""
+        """The number of connections opened."""
         self.default: ScriptedAnswer | Callable[[RecordedRequest], ScriptedAnswer] = (
             ScriptedAnswer()
         )
-        """What unscripted requests get: an answer, or a function that makes it."""
+        """The answer to unscripted requests, or a function that returns it."""
         self.embeddings: list[RecordedRequest] = []
-        """The requests for vectors, which are not among `requests`."""
+        """The requests for embeddings, which are not in `requests`."""
         self.default_embedding = ScriptedEmbedding()
         self._embedding_script: deque[ScriptedEmbedding] = deque()
         self._script: deque[ScriptedAnswer] = deque()
 
     def embed_with(self, provider: str = "openai", **fields: Any) -> dict[str, Any]:
-        """Return the YAML's `embed_with:` that leads here.
+        """Return an `embed_with:` of the YAML with this address.
 
-        With a model, as any address but the API's own needs one.
+        It has a model, which any address but the API's own requires.
         """
         if provider in DEFAULT_MODELS:
             fields.setdefault("model", DEFAULT_MODELS[provider])
-        here = {"api_key": KEY, "base_url": self.base_url}
-        return {"provider": provider, **here, **fields}
+        access = {"api_key": KEY, "base_url": self.base_url}
+        return {"provider": provider, **access, **fields}
 
-    # What to say.
+    # The script.
 
     def answer(self, answer: ScriptedAnswer) -> ScriptedAnswer:
-        """Put an answer on the script."""
+        """Add an answer to the script."""
         self._script.append(answer)
         return answer
 
     def reply(self, *pieces: str, **fields: Any) -> ScriptedAnswer:
-        """Say this text, one piece a token; `fields` are those of Answer."""
+        """Answer with text, one piece per token; `fields` as in `ScriptedAnswer`."""
         return self.answer(ScriptedAnswer(pieces, **fields))
 
     def call_tool(
         self, name: str, arguments: Any = None, **fields: Any
     ) -> ScriptedAnswer:
-        """Call a tool."""
+        """Answer with a tool call."""
         calls = [(name, {} if arguments is None else arguments)]
         return self.reply(tool_calls=calls, **fields)
 
@@ -123,41 +124,41 @@ class FakeProvider(FakeServer):
         headers: Mapping[str, str] | None = None,
         **error: Any,
     ) -> ScriptedAnswer:
-        """Answer with an HTTP status; `error` are more fields of the error object."""
+        """Answer with an HTTP status, and more fields of the error object."""
         body = {"error": {"message": message, "type": "fake_error", **error}}
         return self.raw(orjson.dumps(body), status=status, headers=headers or {})
 
     def raw(self, body: bytes | str, **fields: Any) -> ScriptedAnswer:
-        """Answer with this body, JSON unless `content_type` says otherwise."""
+        """Answer with this body, by default as JSON."""
         encoded = body.encode() if isinstance(body, str) else body
         fields.setdefault("content_type", "application/json")
         return self.answer(ScriptedAnswer(raw=encoded, **fields))
 
     def events(self, *data: Any, done: bool = True, **fields: Any) -> ScriptedAnswer:
-        """Stream these chunks: objects become JSON, a str is sent as it is."""
+        """Stream these chunks: objects as JSON, a str unchanged."""
         lines = [x if isinstance(x, str) else orjson.dumps(x).decode() for x in data]
         lines += ["[DONE]"] if done else []
         body = "".join(f"data: {line}\n\n" for line in lines)
         return self.raw(body, content_type="text/event-stream", **fields)
 
     def embed(self, **fields: Any) -> ScriptedEmbedding:
-        """Answer a request for vectors; `fields` are those of VectorAnswer.
+        """Answer a request for embeddings; `fields` are those of `ScriptedEmbedding`.
 
-        `status`, `error`, `raw`, `hang`, `cut` and `pause_seconds` are as for others.
+        `status`, `error`, `raw`, `hang`, `cut` and `pause_seconds` work as for chats.
         """
         answer = ScriptedEmbedding(**fields)
         self._embedding_script.append(answer)
         return answer
 
-    def hang(self, place: StreamPoint = "headers", *pieces: str) -> ScriptedAnswer:
-        """Stop at a place until the client leaves or `release()` is called."""
-        return self.answer(ScriptedAnswer(pieces or ("Hello", " there"), hang=place))
+    def hang(self, point: StreamPoint = "headers", *pieces: str) -> ScriptedAnswer:
+        """Stop at a point until the client leaves or `release()` is called."""
+        return self.answer(ScriptedAnswer(pieces or ("Hello", " there"), hang=point))
 
-    def cut(self, place: StreamPoint = "headers", *pieces: str) -> ScriptedAnswer:
-        """Drop the connection at a place."""
-        return self.answer(ScriptedAnswer(pieces or ("Hello", " there"), cut=place))
+    def cut(self, point: StreamPoint = "headers", *pieces: str) -> ScriptedAnswer:
+        """Drop the connection at a point."""
+        return self.answer(ScriptedAnswer(pieces or ("Hello", " there"), cut=point))
 
-    # What happened.
+    # The requests.
 
     @property
     def bodies(self) -> list[Any]:
@@ -166,28 +167,28 @@ class FakeProvider(FakeServer):
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nobody is connected."""
-        return not self._talks
+        """Return whether no client is connected."""
+        return not self._handlers
 
     def reset(self) -> None:
         """Close every connection and drop requests, scripts and defaults.
 
-        The address stays the same, so that a test can take over another's server.
+        The address stays the same, so several tests can use one server.
         """
         done = asyncio.run_coroutine_threadsafe(self._reset(), self._loop)
         done.result(WAIT_SECONDS)
 
     async def _reset(self) -> None:
-        # A connection that is just being accepted has its talk yet to come.
+        # A connection that is being accepted has no handler yet.
         await asyncio.sleep(0)
-        while self._talks:
-            pending = {*self._talks}
+        while self._handlers:
+            pending = {*self._handlers}
             self._cancel(pending)
             await asyncio.wait(pending)
             await asyncio.sleep(0)
         self._clear()
 
-    # How it serves.
+    # The server.
 
     async def _listen(self) -> asyncio.Server:
         return await self._loop.create_server(
@@ -198,9 +199,9 @@ class FakeProvider(FakeServer):
         )
 
     def _cancel(self, pending: set[asyncio.Task[Any]]) -> None:
-        for talk, writer in self._talks.items():
-            talk.cancel()
-            # A talk cancelled before its first step closes nothing itself.
+        for handler, writer in self._handlers.items():
+            handler.cancel()
+            # A handler cancelled before its first step does not close it.
             writer.transport.abort()
 
     def _connected(
@@ -208,8 +209,8 @@ class FakeProvider(FakeServer):
     ) -> None:
         self.connections += 1
         task = self._loop.create_task(self._handle_connection(reader, writer))
-        self._talks[task] = writer
-        task.add_done_callback(self._talks.pop)
+        self._handlers[task] = writer
+        task.add_done_callback(self._handlers.pop)
 
     async def _handle_connection(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -217,8 +218,8 @@ class FakeProvider(FakeServer):
         try:
             while (read := await read_request(reader)) is not None:
                 request = RecordedRequest(*read[0], read[1])
-                seen = self.embeddings if _is_embedding(request) else self.requests
-                self._update(partial(seen.append, request))
+                log = self.embeddings if _is_embedding(request) else self.requests
+                self._update(partial(log.append, request))
                 if not await self._serve(request, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -231,10 +232,10 @@ class FakeProvider(FakeServer):
         request: RecordedRequest,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        """Answer one request; return whether the connection is still good."""
+        """Answer one request; return whether the connection stays usable."""
         answer = self._next(request)
         try:
-            if not answer.lingers:
+            if not answer.is_slow:
                 return await self._send_answer(request, answer, writer)
             return await self._answer_unless_disconnected(request, answer, writer)
         except ConnectionError:
@@ -247,19 +248,21 @@ class FakeProvider(FakeServer):
         answer: ScriptedAnswer,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        telling = asyncio.ensure_future(self._send_answer(request, answer, writer))
+        sending = asyncio.ensure_future(self._send_answer(request, answer, writer))
         connection = cast(_Connection, writer.transport.get_protocol())
-        leaving = asyncio.ensure_future(connection.gone.wait())
+        disconnect = asyncio.ensure_future(connection.disconnected.wait())
         try:
-            await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not telling.done():
+            await asyncio.wait(
+                {sending, disconnect}, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not sending.done():
                 self._update(lambda: setattr(request, "aborted", True))
                 return False
-            return telling.result()
+            return sending.result()
         finally:
-            telling.cancel()
-            leaving.cancel()
-            await asyncio.gather(telling, leaving, return_exceptions=True)
+            sending.cancel()
+            disconnect.cancel()
+            await asyncio.gather(sending, disconnect, return_exceptions=True)
 
     def _next(self, request: RecordedRequest) -> ScriptedAnswer:
         if _is_embedding(request):
@@ -276,89 +279,20 @@ class FakeProvider(FakeServer):
         answer: ScriptedAnswer,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        streams = isinstance(request.body, dict) and bool(request.body.get("stream"))
-        wire = wires.wire_of(request.path)
-        if answer.raw is not None or not streams:
-            return await self._send_whole(request, answer, wire, writer)
-        return await self._send_stream(request, answer, wire, writer)
-
-    async def _send_whole(
-        self,
-        request: RecordedRequest,
-        answer: ScriptedAnswer,
-        wire: FakeWire,
-        writer: asyncio.StreamWriter,
-    ) -> bool:
-        if not await self._apply_script("headers", answer, writer):
-            return False
-        await _pause(answer.pause_seconds)
-        body = answer.raw if answer.raw is not None else wire.whole(answer)
-        head = _response_head(
-            answer, f"Content-Length: {len(body)}", "application/json"
+        is_streamed = isinstance(request.body, dict) and bool(
+            request.body.get("stream")
         )
-        if answer.cut or answer.hang:
-            writer.write(head + body[: len(body) // 2])
-            return await self._stop_in_body(answer, writer, body[len(body) // 2 :])
-        writer.write(head + body)
-        self._update(lambda: setattr(request, "answered", True))
-        return True
-
-    async def _stop_in_body(
-        self, answer: ScriptedAnswer, writer: asyncio.StreamWriter, rest: bytes
-    ) -> bool:
-        await writer.drain()
-        if not await self._apply_script(answer.cut or answer.hang, answer, writer):
-            return False
-        writer.write(rest)
-        return True
-
-    async def _send_stream(
-        self,
-        request: RecordedRequest,
-        answer: ScriptedAnswer,
-        wire: FakeWire,
-        writer: asyncio.StreamWriter,
-    ) -> bool:
-        if not await self._apply_script("headers", answer, writer):
-            return False
-        first, *others = wire.frames(answer)
-        head = _response_head(answer, "Transfer-Encoding: chunked", "text/event-stream")
-        writer.write(head + encode_chunk(first))
-        if not await self._apply_script("first_token", answer, writer):
-            return False
-        for number, frame in enumerate(others):
-            await _pause(answer.pause_seconds)
-            if number == wire.lead and not await self._apply_script(
-                "mid_stream", answer, writer
-            ):
-                return False
-            writer.write(encode_chunk(frame))
-            if answer.pause_seconds:
-                await writer.drain()
-        writer.write(b"0\r\n\r\n")
-        await writer.drain()
-        self._update(lambda: setattr(request, "answered", True))
-        return True
-
-    async def _apply_script(
-        self,
-        place: StreamPoint | None,
-        answer: ScriptedAnswer,
-        writer: asyncio.StreamWriter,
-    ) -> bool:
-        """Apply the script at a point of the stream; return whether to go on."""
-        if answer.hang == place:
-            await writer.drain()
-            await self._released.wait()
-        if answer.cut == place:
-            await writer.drain()
-            writer.transport.abort()
-            return False
-        return True
+        answer_writer = AnswerWriter(
+            answer, wires.wire_of(request.path), writer, self._released
+        )
+        is_usable = await answer_writer.write(is_streamed=is_streamed)
+        if answer_writer.is_complete:
+            self._update(lambda: setattr(request, "answered", True))
+        return is_usable
 
 
 class _Connection(asyncio.StreamReaderProtocol):
-    """A connection that can be waited to end without reading from it."""
+    """A connection whose end can be awaited without reading from it."""
 
     def __init__(
         self,
@@ -366,34 +300,19 @@ class _Connection(asyncio.StreamReaderProtocol):
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(asyncio.StreamReader(loop=loop), connected, loop=loop)
-        self.gone = asyncio.Event()
+        self.disconnected = asyncio.Event()
 
     def eof_received(self) -> bool | None:
-        self.gone.set()
+        self.disconnected.set()
         return super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.gone.set()
+        self.disconnected.set()
         super().connection_lost(exc)
 
 
 def _is_embedding(request: RecordedRequest) -> bool:
     return request.path.endswith("/embeddings")
-
-
-async def _pause(seconds: float) -> None:
-    if seconds:
-        await asyncio.sleep(seconds)
-
-
-def _response_head(answer: ScriptedAnswer, framing: str, content_type: str) -> bytes:
-    lines = [
-        f"HTTP/1.1 {answer.status} Fake",
-        f"Content-Type: {answer.content_type or content_type}",
-        framing,
-        *(f"{name}: {value}" for name, value in answer.headers.items()),
-    ]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Serializes an answer of the fake provider, for either wire format."""
+"""Serialize answers of the scripted provider, for either wire format."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,58 +23,58 @@ class ScriptedAnswer:
     """The answer to one request."""
 
     pieces: Sequence[str] = ("Hello from the fake.",)
-    """The text, one piece a token."""
+    """The text, one piece per token."""
     reasoning: Sequence[str] = ()
     tool_calls: Sequence[tuple[str, Any]] = ()
-    """Names and arguments; arguments that are a str are sent as they are."""
+    """Names and arguments; a str is sent unchanged."""
     refusal: str = ""
     finish: FinishReason | None = None
-    """By default `tool_calls` if there are any, else `stop`."""
+    """Default: `tool_calls` with tool calls, else `stop`."""
     usage: Usage | None = field(default_factory=lambda: Usage(7, 3))
     pause_seconds: float = 0.0
-    """Before every token."""
+    """The pause before every token."""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     raw: bytes | None = None
-    """The body as it is, in place of everything above."""
+    """The whole body, in place of the fields above."""
     content_type: str | None = None
     error: Mapping[str, Any] | None = None
     """An error object in the stream, after the text."""
     hang: StreamPoint | None = None
-    """Where to stop until the client leaves or `fake.release()`."""
+    """The point to stop at until the client leaves or `fake.release()`."""
     cut: StreamPoint | None = None
-    """Where to drop the connection."""
+    """The point to drop the connection at."""
     unterminated: bool = False
-    """Close the stream properly, but leave out how it ends."""
+    """Close the stream without its terminator."""
 
     @property
-    def lingers(self) -> bool:
-        """Return whether the client has the time to leave meanwhile."""
+    def is_slow(self) -> bool:
+        """Return whether the client may leave before the end."""
         return self.hang is not None or self.pause_seconds > 0
 
     @property
     def reason(self) -> FinishReason:
-        """Return the finish reason in our words."""
+        """Return the finish reason in OpenAI's terms."""
         return self.finish or ("tool_calls" if self.tool_calls else "stop")
 
 
 class FakeWire(Protocol):
-    """One wire, as a provider writes it."""
+    """A wire format, from the side of a provider."""
 
     lead: int
-    """How many frames come before the first that has content."""
+    """The number of frames before the first with content."""
 
     def whole(self, answer: ScriptedAnswer) -> bytes:
         """Return the body of a whole reply."""
         ...
 
     def frames(self, answer: ScriptedAnswer) -> list[bytes]:
-        """Return the server-sent events; the first carries no content yet."""
+        """Return the server-sent events; the first has no content."""
         ...
 
 
 def wire_of(path: str) -> FakeWire:
-    """Return the wire spoken at a path."""
+    """Return the wire of a path."""
     return FakeAnthropicWire() if path.endswith("/messages") else FakeOpenAIWire()
 
 
