@@ -44,7 +44,10 @@ UNFOLD = {
     "SHOW_VIEW_ON_SITE": False,
     "BORDER_RADIUS": "8px",
     "COLORS": {"base": BASE, "primary": ACCENT},
-    "STYLES": ["/admin/static/studio/studio.css"],
+    "STYLES": [
+        "/admin/static/studio/components.css",
+        "/admin/static/studio/pages.css",
+    ],
     "SCRIPTS": ["/admin/static/studio/studio.js"],
     "SIDEBAR": {"show_search": False, "navigation": "studio.base.navigation.sidebar"},
 }

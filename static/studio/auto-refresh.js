@@ -1,79 +1,79 @@
-// Pages of what is under way: asked for anew, and the parts that changed are put in.
-// A part is `data-refresh`, its name, and `data-revision`, what would change it; while any
-// has `data-is-open` there is more to come.
+// Reloads pages about running work, and replaces the parts that changed.
+// A part has `data-refresh`, its name, and `data-revision`, which differs after a change.
+// Polling continues while any part has `data-is-open`.
 (() => {
   "use strict";
 
-  const LEAST = 2000; // between two looks, in milliseconds
-  const MOST = 15000; // where nothing changes
-  const told = document.getElementById("refresh-status");
-  if (!told) return; // There is nothing that could change.
-  const parts = (within) => [...within.querySelectorAll("[data-refresh]")];
+  const MIN_INTERVAL_MS = 2000;
+  const MAX_INTERVAL_MS = 15000;
+  const status = document.getElementById("refresh-status");
+  if (!status) return;
+  const parts = (root) => [...root.querySelectorAll("[data-refresh]")];
   const isOpen = () => document.querySelector("[data-refresh][data-is-open]") !== null;
 
-  // What was unfolded stays so, and who was in a part stays in it.
-  function put(here, fresh) {
-    const folds = fresh.querySelectorAll("details");
-    here.querySelectorAll("details").forEach((each, at) => { if (folds[at]) folds[at].open = each.open; });
-    const wasIn = here.contains(document.activeElement);
-    here.replaceWith(fresh);
-    if (wasIn) (fresh.querySelector("button, summary, a") ?? document.getElementById("page-main"))?.focus();
+  // Replaces a part; open details stay open, and the focus stays in the part.
+  function replacePart(current, updated) {
+    const details = updated.querySelectorAll("details");
+    current.querySelectorAll("details").forEach((each, index) => { if (details[index]) details[index].open = each.open; });
+    const hadFocus = current.contains(document.activeElement);
+    current.replaceWith(updated);
+    if (hadFocus) (updated.querySelector("button, summary, a") ?? document.getElementById("page-main"))?.focus();
   }
 
-  let pause = LEAST;
+  let interval = MIN_INTERVAL_MS;
   let timer = 0;
-  let isLooking = false;
+  let isFetching = false;
 
-  // Tells whether anything had changed.
-  async function look() {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-    if (!answer.ok) throw new Error(answer.statusText);
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const news = new Map(parts(page).map((part) => [part.dataset.refresh, part]));
-    const said = [];
-    let isChanged = false;
-    for (const here of parts(document)) {
-      const fresh = news.get(here.dataset.refresh);
-      if (!fresh) delete here.dataset.isOpen;
-      else if (fresh.dataset.revision !== here.dataset.revision) {
-        put(here, fresh);
-        isChanged = true;
-        if (fresh.dataset.announcement && fresh.dataset.announcement !== here.dataset.announcement) said.push(fresh.dataset.announcement);
+  // Returns whether anything changed.
+  async function update() {
+    const response = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (!response.ok) throw new Error(response.statusText);
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    const updatedParts = new Map(parts(page).map((part) => [part.dataset.refresh, part]));
+    const announcements = [];
+    let hasChanged = false;
+    for (const current of parts(document)) {
+      const updated = updatedParts.get(current.dataset.refresh);
+      if (!updated) delete current.dataset.isOpen;
+      else if (updated.dataset.revision !== current.dataset.revision) {
+        replacePart(current, updated);
+        hasChanged = true;
+        const { announcement } = updated.dataset;
+        if (announcement && announcement !== current.dataset.announcement) announcements.push(announcement);
       }
     }
-    if (said.length) told.textContent = said.join(", ");
-    window.studio.refresh();
-    return isChanged;
+    if (announcements.length) status.textContent = announcements.join(", ");
+    window.studio.updateTimes();
+    return hasChanged;
   }
 
-  // Less and less often while nothing changes, and while the server is away; not at all
-  // while nobody sees the page.
-  async function again() {
-    if (isLooking || document.hidden || !isOpen()) return;
+  // Slows down while nothing changes or the server is unreachable; pauses while the page
+  // is hidden.
+  async function poll() {
+    if (isFetching || document.hidden || !isOpen()) return;
     clearTimeout(timer);
-    isLooking = true;
+    isFetching = true;
     try {
-      pause = await look() ? LEAST : Math.min(1.5 * pause, MOST);
+      interval = await update() ? MIN_INTERVAL_MS : Math.min(1.5 * interval, MAX_INTERVAL_MS);
     } catch {
-      pause = Math.min(3 * pause, MOST);
+      interval = Math.min(3 * interval, MAX_INTERVAL_MS);
     }
-    isLooking = false;
-    wait();
+    isFetching = false;
+    schedulePoll();
   }
 
-  function wait() {
-    told.dataset.pause = pause;
-    if (isOpen()) timer = setTimeout(again, pause);
+  function schedulePoll() {
+    status.dataset.interval = interval;
+    if (isOpen()) timer = setTimeout(poll, interval);
   }
 
-  // Who comes back wants to see how it is now.
-  function atOnce() {
+  function pollNow() {
     if (document.hidden) return;
-    pause = LEAST;
-    again();
+    interval = MIN_INTERVAL_MS;
+    poll();
   }
 
-  window.addEventListener("focus", atOnce);
-  document.addEventListener("visibilitychange", atOnce);
-  wait();
+  window.addEventListener("focus", pollNow);
+  document.addEventListener("visibilitychange", pollNow);
+  schedulePoll();
 })();

@@ -1,22 +1,24 @@
-// The live board: told over a websocket what changes; asks every two seconds without one.
+// The live page: receives changes over a websocket, and polls without one.
 (() => {
   "use strict";
 
-  const LATE = 2000; // between two questions, in milliseconds
-  const SILENT = 15000; // until a socket that says nothing is given up
+  const POLL_INTERVAL_MS = 2000;
+  const SOCKET_TIMEOUT_MS = 15000; // without a message
+  const MIN_RECONNECT_MS = 500;
+  const MAX_RECONNECT_MS = 30000;
 
-  const board = document.getElementById("live");
-  if (!board) return;
+  const root = document.getElementById("live");
+  if (!root) return;
   const badge = document.getElementById("live-state");
   const turns = new Map();
   let rows = {};
-  let isLive = false;
-  let polling = 0;
-  let pause = 500;
+  let isConnected = false;
+  let pollTimer = 0;
+  let reconnectDelay = MIN_RECONNECT_MS;
 
-  // Writing, as templatetags/live.py does.
+  // Formats; `templatetags/live.py` formats the same values.
 
-  function took(seconds) {
+  function formatDuration(seconds) {
     if (seconds === null || seconds === undefined) return "";
     if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
     if (seconds < 60) return `${seconds.toFixed(1)} s`;
@@ -24,213 +26,213 @@
     return minutes < 60 ? `${minutes} min ${Math.round(seconds) % 60} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
   }
 
-  function doing({ what, names }) {
-    const told = names.join(", ");
-    return { model: `waits for ${told}`, tools: `calls ${told}`, end: "goes on" }[what] ?? "begins";
+  function describeStep({ kind, names }) {
+    const list = names.join(", ");
+    return { model: `waiting for ${list}`, tools: `calling ${list}`, end: "continuing" }[kind] ?? "starting";
   }
 
-  const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, "\u202f");
-  const COLOURS = { running: "is-accent", done: "is-good", errored: "is-bad", cancelled: "is-warn" };
+  const formatCount = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  const COLORS = { running: "is-accent", done: "is-good", errored: "is-bad", cancelled: "is-warn" };
 
-  // Filling. Nothing is touched that stays as it is, so nothing flickers.
+  // Updates of the page. Unchanged elements are not touched, so nothing flickers.
 
-  function part(element, name) {
+  function field(element, name) {
     return element.querySelector(`[data-field="${name}"]`);
   }
 
-  function say(element, name, text) {
-    const found = part(element, name);
+  function setText(element, name, text) {
+    const found = field(element, name);
     if (found && found.textContent !== text) found.textContent = text;
     return found;
   }
 
-  function show(element, name, text) {
-    say(element, name, text).hidden = !text;
+  function setOptionalText(element, name, text) {
+    setText(element, name, text).hidden = !text;
   }
 
-  function at(element, name, instant) {
-    const time = part(element, name).querySelector("time");
+  function setTime(element, name, instant) {
+    const time = field(element, name).querySelector("time");
     if (!time || time.dateTime === instant) return;
     time.dateTime = instant;
-    time.textContent = studio.spoken((Date.now() - new Date(instant)) / 1000);
+    time.textContent = studio.relativeTime((Date.now() - new Date(instant)) / 1000);
     time.title = new Date(instant).toLocaleString();
   }
 
-  function clock(element, since, seconds) {
-    const found = part(element, "elapsed");
+  function setElapsed(element, since, seconds) {
+    const found = field(element, "elapsed");
     found.dataset.since = since ?? "";
-    if (!since) say(element, "elapsed", took(seconds));
-    else tick(found);
+    if (!since) setText(element, "elapsed", formatDuration(seconds));
+    else updateElapsed(found);
   }
 
-  function tick(found) {
-    const text = took(Math.max(0, Math.floor((Date.now() - new Date(found.dataset.since)) / 1000)) || 0.001);
-    const whole = text.endsWith(" ms") ? "0 s" : text.replace(".0 s", " s");
-    if (found.textContent !== whole) found.textContent = whole;
+  function updateElapsed(element) {
+    const text = formatDuration(Math.max(0, Math.floor((Date.now() - new Date(element.dataset.since)) / 1000)) || 0.001);
+    const rounded = text.endsWith(" ms") ? "0 s" : text.replace(".0 s", " s");
+    if (element.textContent !== rounded) element.textContent = rounded;
   }
 
-  // One element for each thing, by its id; made of the mould, moved and removed as need be.
-  function keep(list, things, mould, fill) {
-    const here = new Map([...list.children].map((element) => [element.dataset.id, element]));
-    let place = list.firstElementChild;
-    for (const thing of things) {
-      let element = here.get(thing.id);
-      here.delete(thing.id);
+  // Keeps one element per object, by its id; creates, moves and removes elements as needed.
+  function syncList(list, objects, template, fill) {
+    const existing = new Map([...list.children].map((element) => [element.dataset.id, element]));
+    let position = list.firstElementChild;
+    for (const object of objects) {
+      let element = existing.get(object.id);
+      existing.delete(object.id);
       if (!element) {
-        element = document.getElementById(mould).content.firstElementChild.cloneNode(true);
-        element.dataset.id = thing.id;
+        element = document.getElementById(template).content.firstElementChild.cloneNode(true);
+        element.dataset.id = object.id;
         element.classList.add("is-new");
       }
-      fill(element, thing);
-      if (element === place) place = place.nextElementSibling;
-      else list.insertBefore(element, place);
+      fill(element, object);
+      if (element === position) position = position.nextElementSibling;
+      else list.insertBefore(element, position);
     }
-    for (const element of here.values()) element.remove();
+    for (const element of existing.values()) element.remove();
   }
 
   function fillTurn(element, turn) {
-    say(element, "agent", turn.agent);
-    show(element, "origin", turn.origin === "chat" ? "" : turn.origin);
-    say(element, "user", turn.user_id.slice(0, 8)).href = `/admin/users/${turn.user_id}`;
-    say(element, "text", turn.user_message);
-    say(element, "step", doing(turn.doing));
-    clock(element, turn.started_at);
-    keep(element.querySelector("[data-calls]"), turn.calls, "live-call", fillCall);
+    setText(element, "agent", turn.agent);
+    setOptionalText(element, "origin", turn.origin === "chat" ? "" : turn.origin);
+    setText(element, "user", turn.user_id.slice(0, 8)).href = `/admin/users/${turn.user_id}`;
+    setText(element, "text", turn.user_message);
+    setText(element, "step", describeStep(turn.current_step));
+    setElapsed(element, turn.started_at);
+    syncList(element.querySelector("[data-calls]"), turn.calls, "live-call", fillCall);
   }
 
   function fillCall(element, call) {
     element.className = `live-call is-${call.state}`;
-    say(element, "name", call.name);
-    say(element, "kind", call.kind);
-    say(element, "target", call.target && call.target !== call.name ? call.target : "");
-    say(element, "error", call.error ?? "");
-    clock(element, call.state === "running" ? call.started_at : null, call.seconds);
-    keep(element.querySelector("[data-calls]"), call.calls, "live-call", fillCall);
+    setText(element, "name", call.name);
+    setText(element, "kind", call.kind);
+    setText(element, "target", call.target && call.target !== call.name ? call.target : "");
+    setText(element, "error", call.error ?? "");
+    setElapsed(element, call.state === "running" ? call.started_at : null, call.seconds);
+    syncList(element.querySelector("[data-calls]"), call.calls, "live-call", fillCall);
   }
 
-  function fillFinished(element, turn) {
-    say(element, "agent", turn.agent).href = `/admin/turns/${turn.id}`;
-    show(element, "outcome", turn.outcome === "ok" ? "" : turn.outcome);
-    show(element, "origin", turn.origin === "chat" ? "" : turn.origin);
-    say(element, "text", turn.error || turn.user_message);
-    say(element, "duration", took(turn.seconds));
-    at(element, "ended", turn.ended_at);
+  function fillFinishedTurn(element, turn) {
+    setText(element, "agent", turn.agent).href = `/admin/turns/${turn.id}`;
+    setOptionalText(element, "outcome", turn.outcome === "ok" ? "" : turn.outcome);
+    setOptionalText(element, "origin", turn.origin === "chat" ? "" : turn.origin);
+    setText(element, "text", turn.error || turn.user_message);
+    setText(element, "duration", formatDuration(turn.seconds));
+    setTime(element, "ended", turn.ended_at);
   }
 
   function fillTask(element, task) {
-    say(element, "state", task.state).className = `badge ${COLOURS[task.state] ?? ""}`;
-    say(element, "agent", task.agent).href = `/admin/tasks/${task.id}`;
-    say(element, "kind", task.kind);
-    say(element, "text", task.error || task.prompt);
-    at(element, "since", task.since);
+    setText(element, "state", task.state).className = `badge ${COLORS[task.state] ?? ""}`;
+    setText(element, "agent", task.agent).href = `/admin/tasks/${task.id}`;
+    setText(element, "kind", task.kind);
+    setText(element, "text", task.error || task.prompt);
+    setTime(element, "since", task.since);
   }
 
-  // What had the focus goes on in another list, or is over: the focus goes with it, or
-  // to what stands last in its place.
-  function holding(change) {
-    const held = document.activeElement;
-    const row = board.contains(held) ? held.closest("[data-list] > [data-id]") : null;
+  // Changes the page and keeps the focus: on the same object, which may have moved to
+  // another list, or else on the last object of its list.
+  function keepFocus(change) {
+    const focused = document.activeElement;
+    const row = root.contains(focused) ? focused.closest("[data-list] > [data-id]") : null;
     const list = row?.parentElement;
     change();
-    if (!row || document.activeElement === held) return;
-    const again = board.querySelector(`[data-id="${CSS.escape(row.dataset.id)}"]`);
-    const next = held.isConnected ? held : again?.querySelector("a") ?? list.lastElementChild?.querySelector("a");
-    (next ?? document.getElementById("live-state")).focus({ preventScroll: true });
+    if (!row || document.activeElement === focused) return;
+    const moved = root.querySelector(`[data-id="${CSS.escape(row.dataset.id)}"]`);
+    const target = focused.isConnected ? focused : moved?.querySelector("a") ?? list.lastElementChild?.querySelector("a");
+    (target ?? badge).focus({ preventScroll: true });
   }
 
-  function put(name, things, fill, mould) {
-    keep(board.querySelector(`[data-list="${name}"]`), things, mould, fill);
-    board.querySelector(`[data-empty="${name}"]`).hidden = things.length > 0;
+  function updateList(name, objects, fill, template) {
+    syncList(root.querySelector(`[data-list="${name}"]`), objects, template, fill);
+    root.querySelector(`[data-empty="${name}"]`).hidden = objects.length > 0;
   }
 
-  const draw = (told) => holding(() => redraw(told));
-
-  function redraw({ count, processes }) {
-    const now = [...turns.values()].sort((a, b) => (a.started_at < b.started_at ? -1 : 1));
-    put("turns", now, fillTurn, "live-turn");
-    say(board, "count", grouped(count));
-    say(board, "processes", grouped(processes));
-    if (rows.finished) put("finished", rows.finished, fillFinished, "live-finished");
+  function render({ count, processes }) {
+    const sorted = [...turns.values()].sort((a, b) => (a.started_at < b.started_at ? -1 : 1));
+    updateList("turns", sorted, fillTurn, "live-turn");
+    setText(root, "count", formatCount(count));
+    setText(root, "processes", formatCount(processes));
+    if (rows.finished) updateList("finished", rows.finished, fillFinishedTurn, "live-finished");
     if (!rows.tasks) return;
     const { counts, more, open, ended } = rows.tasks;
-    put("open", open, fillTask, "live-task");
-    put("ended", ended, fillTask, "live-task");
-    say(board, "running", grouped(counts.running));
-    say(board, "queued", grouped(counts.queued) + (more ? "+" : ""));
+    updateList("open", open, fillTask, "live-task");
+    updateList("ended", ended, fillTask, "live-task");
+    setText(root, "running", formatCount(counts.running));
+    setText(root, "queued", formatCount(counts.queued) + (more ? "+" : ""));
   }
 
-  // Hearing.
+  // Messages.
 
-  function whole(told) {
+  function applySnapshot(message) {
     turns.clear();
-    for (const turn of told.turns) turns.set(turn.id, turn);
-    rows = { finished: told.finished ?? rows.finished, tasks: told.tasks ?? rows.tasks };
-    draw(told);
+    for (const turn of message.turns) turns.set(turn.id, turn);
+    applyRows(message);
   }
 
-  function changed(told) {
-    for (const [id, turn] of Object.entries(told.turns)) {
+  function applyChange(message) {
+    for (const [id, turn] of Object.entries(message.turns)) {
       if (turn) turns.set(id, turn);
       else turns.delete(id);
     }
-    rows = { finished: told.finished ?? rows.finished, tasks: told.tasks ?? rows.tasks };
-    draw(told);
+    applyRows(message);
   }
 
-  function state(text, colour = "") {
+  function applyRows(message) {
+    rows = { finished: message.finished ?? rows.finished, tasks: message.tasks ?? rows.tasks };
+    keepFocus(() => render(message));
+  }
+
+  function showState(text, color = "") {
     badge.textContent = text;
-    badge.className = `badge ${colour}`;
+    badge.className = `badge ${color}`;
   }
 
-  function listen() {
-    const address = new URL(board.dataset.events, location.href);
-    address.protocol = address.protocol.replace("http", "ws");
-    const socket = new WebSocket(address);
-    let patience = 0;
-    const wait = () => {
-      clearTimeout(patience);
-      patience = setTimeout(() => socket.close(), SILENT);
+  function connect() {
+    const url = new URL(root.dataset.events, location.href);
+    url.protocol = url.protocol.replace("http", "ws");
+    const socket = new WebSocket(url);
+    let timeout = 0;
+    const restartTimeout = () => {
+      clearTimeout(timeout);
+      timeout = setTimeout(() => socket.close(), SOCKET_TIMEOUT_MS);
     };
-    wait();
+    restartTimeout();
     socket.addEventListener("message", (event) => {
-      wait();
-      const told = JSON.parse(event.data);
-      if (told.type === "snapshot") {
-        pause = 500;
-        isLive = true;
-        clearTimeout(polling);
-        state("live", "is-good");
-        whole(told);
-      } else changed(told);
+      restartTimeout();
+      const message = JSON.parse(event.data);
+      if (message.type === "snapshot") {
+        reconnectDelay = MIN_RECONNECT_MS;
+        isConnected = true;
+        clearTimeout(pollTimer);
+        showState("live", "is-good");
+        applySnapshot(message);
+      } else applyChange(message);
     });
     socket.addEventListener("close", () => {
-      isLive = false;
-      clearTimeout(patience);
-      clearTimeout(polling);
-      ask();
-      setTimeout(listen, pause);
-      pause = Math.min(pause * 2, 30000);
+      isConnected = false;
+      clearTimeout(timeout);
+      clearTimeout(pollTimer);
+      poll();
+      setTimeout(connect, reconnectDelay);
+      reconnectDelay = Math.min(reconnectDelay * 2, MAX_RECONNECT_MS);
     });
   }
 
-  async function ask() {
-    let told = null;
-    let said = ["every two seconds", "is-warn"];
+  async function poll() {
+    let snapshot = null;
+    let state = ["every two seconds", "is-warn"];
     try {
-      told = await studio.call(board.dataset.snapshot, { signal: AbortSignal.timeout(10000) });
+      snapshot = await studio.call(root.dataset.snapshot, { signal: AbortSignal.timeout(10000) });
     } catch (error) {
-      said = [error.status === 401 || error.status === 403 ? "load the page again" : "not reached", "is-bad"];
+      state = [error.status === 401 || error.status === 403 ? "reload the page" : "server unreachable", "is-bad"];
     }
-    // Meanwhile the socket may have come back, and knows better.
-    if (isLive) return;
-    if (told) whole(told);
-    state(...said);
-    clearTimeout(polling);
-    polling = setTimeout(ask, LATE);
+    if (isConnected) return; // The socket reconnected during the request, and its data is newer.
+    if (snapshot) applySnapshot(snapshot);
+    showState(...state);
+    clearTimeout(pollTimer);
+    pollTimer = setTimeout(poll, POLL_INTERVAL_MS);
   }
 
   setInterval(() => {
-    for (const found of board.querySelectorAll('[data-since]:not([data-since=""])')) tick(found);
+    for (const element of root.querySelectorAll('[data-since]:not([data-since=""])')) updateElapsed(element);
   }, 1000);
-  listen();
+  connect();
 })();

@@ -1,59 +1,60 @@
-// The playground: a message goes out, its events come in, and then what happened.
+// The playground: sends a message, streams the reply, and shows the trace of the turn.
 (() => {
   "use strict";
 
-  const say = document.getElementById("message-form");
-  if (!say) return;
-  const chosen = document.getElementById("turn-options");
+  const form = document.getElementById("message-form");
+  if (!form) return;
+  const options = document.getElementById("turn-options");
   const message = document.getElementById("message");
-  const said = document.getElementById("messages");
+  const messages = document.getElementById("messages");
   const tree = document.getElementById("tree");
   const send = document.getElementById("send");
   const stop = document.getElementById("stop");
   let running = null;
 
-  function bubble(kind, text = "") {
+  function addBubble(role, text = "") {
     document.getElementById("playground-hint")?.remove();
     const node = document.createElement("div");
-    node.className = `bubble is-${kind}`;
+    node.className = `bubble is-${role}`;
     node.textContent = text;
-    said.append(node);
+    messages.append(node);
     node.scrollIntoView({ block: "nearest" });
     return node;
   }
 
-  function note(text, kind = "") {
+  function addNote(text, className = "") {
     const node = document.createElement("p");
-    node.className = `meta ${kind}`;
+    node.className = `meta ${className}`;
     node.textContent = text;
-    said.append(node);
+    messages.append(node);
     return node;
   }
 
-  async function* frames(body) {
+  async function* readEvents(body) {
     const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
+    let buffer = "";
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
-      rest += value;
+      buffer += value;
       let end;
-      while ((end = rest.indexOf("\n\n")) >= 0) {
-        const frame = rest.slice(0, end);
-        rest = rest.slice(end + 2);
-        const data = frame.split("\n").find((line) => line.startsWith("data: "));
+      while ((end = buffer.indexOf("\n\n")) >= 0) {
+        const event = buffer.slice(0, end);
+        buffer = buffer.slice(end + 2);
+        const data = event.split("\n").find((line) => line.startsWith("data: "));
         if (data && data !== "data: [DONE]") yield JSON.parse(data.slice(6));
       }
     }
   }
 
-  async function talk(text) {
-    const fields = new FormData(chosen);
+  // Streams a reply into the page; returns the id of the turn.
+  async function runTurn(text) {
+    const fields = new FormData(options);
     running = new AbortController();
-    bubble("user", text);
-    const began = performance.now();
-    let reply = null, thought = null, first = null;
-    const answer = await fetch("/admin/playground/turns", {
+    addBubble("user", text);
+    const startedAt = performance.now();
+    let reply = null, reasoning = null, firstTokenMs = null;
+    const response = await fetch("/admin/playground/turns", {
       method: "POST",
       signal: running.signal,
       headers: {
@@ -65,32 +66,32 @@
         thread_id: fields.get("thread") || null, incognito: fields.has("incognito"),
       }),
     });
-    if (!answer.ok) throw new Error((await answer.json()).error.message);
-    const id = answer.headers.get("X-Coulisse-Turn");
-    for await (const chunk of frames(answer.body)) {
+    if (!response.ok) throw new Error((await response.json()).error.message);
+    const id = response.headers.get("X-Coulisse-Turn");
+    for await (const chunk of readEvents(response.body)) {
       if (chunk.error) throw Object.assign(new Error(chunk.error.message), { id });
-      if (chunk.agent) note(`asked ${chunk.agent}`);
+      if (chunk.agent) addNote(`called ${chunk.agent}`);
       const delta = chunk.choices[0]?.delta;
-      if (delta?.reasoning_content) (thought ??= note("", "is-reasoning")).textContent += delta.reasoning_content;
-      const piece = delta?.content || delta?.refusal;
-      if (!piece) continue;
-      first ??= performance.now() - began;
-      reply ??= bubble("assistant");
-      reply.textContent += piece;
+      if (delta?.reasoning_content) (reasoning ??= addNote("", "is-reasoning")).textContent += delta.reasoning_content;
+      const content = delta?.content || delta?.refusal;
+      if (!content) continue;
+      firstTokenMs ??= performance.now() - startedAt;
+      reply ??= addBubble("assistant");
+      reply.textContent += content;
       reply.scrollIntoView({ block: "nearest" });
     }
-    if (first !== null)
-      note(`first word after ${Math.round(first)} ms, whole after ${Math.round(performance.now() - began)} ms`);
+    if (firstTokenMs !== null)
+      addNote(`first token after ${Math.round(firstTokenMs)} ms, complete after ${Math.round(performance.now() - startedAt)} ms`);
     return id;
   }
 
-  async function show(id) {
-    if (!id || new FormData(chosen).has("incognito")) return;
-    // The record is written a moment after the last word.
-    for (const wait of [0, 150, 500, 1500]) {
-      await new Promise((done) => setTimeout(done, wait));
+  async function showTrace(id) {
+    if (!id || new FormData(options).has("incognito")) return;
+    // The turn is stored a moment after the last token.
+    for (const delay of [0, 150, 500, 1500]) {
+      await new Promise((done) => setTimeout(done, delay));
       try {
-        studio.tree(tree, await studio.call(`/admin/turns/${id}`));
+        studio.renderTurn(tree, await studio.call(`/admin/turns/${id}`));
         const link = document.createElement("a");
         link.href = `/admin/turns/${id}`;
         link.textContent = "Open this turn";
@@ -102,30 +103,30 @@
     }
   }
 
-  say.addEventListener("submit", async (event) => {
+  form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const text = message.value.trim();
-    if (!text || running || !chosen.reportValidity()) return;
+    if (!text || running || !options.reportValidity()) return;
     message.value = "";
     if (document.activeElement === send) message.focus();
     send.disabled = true;
-    said.setAttribute("aria-busy", "true"); // A reader is told the whole reply, not each word.
+    messages.setAttribute("aria-busy", "true"); // Screen readers announce the complete reply, not each token.
     stop.hidden = false;
     try {
-      await show(await talk(text));
+      await showTrace(await runTurn(text));
     } catch (error) {
-      if (error.name === "AbortError") note("stopped");
+      if (error.name === "AbortError") addNote("stopped");
       else {
-        const node = bubble("system", error.message);
+        const node = addBubble("system", error.message);
         node.classList.add("is-bad");
         node.setAttribute("role", "alert");
-        await show(error.id).catch(() => {});
+        await showTrace(error.id).catch(() => {});
       }
     } finally {
       running = null;
       send.disabled = false;
-      said.removeAttribute("aria-busy");
-      // Who reads on elsewhere is left there.
+      messages.removeAttribute("aria-busy");
+      // Do not take the focus from another part of the page.
       if ([stop, document.body].includes(document.activeElement)) message.focus();
       stop.hidden = true;
     }
@@ -134,7 +135,7 @@
   message.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
-      say.requestSubmit();
+      form.requestSubmit();
     }
   });
   message.focus();

@@ -1,60 +1,59 @@
-// A run that is watched: asked for each second, and what is new is put into the page.
-// Nothing that is there is made anew, so what somebody unfolded stays open.
+// Follows a smoke run: polls each second, and adds new lines and scores to the page.
+// Existing lines stay, so opened details stay open.
 (() => {
   "use strict";
 
-  const PAUSE = 1000;
-  const OVER = ["done", "failed", "cancelled"];
+  const INTERVAL_MS = 1000;
+  const FINAL_STATES = ["done", "failed", "cancelled"];
   const run = document.getElementById("run");
-  if (!run || (OVER.includes(run.dataset.state) && !run.querySelector(".chip.is-open"))) return;
+  if (!run || (FINAL_STATES.includes(run.dataset.state) && !run.querySelector(".chip.is-open"))) return;
   const { address } = run.dataset;
-  const part = (name, within = run) => within.querySelector(`[data-part="${name}"]`);
-  let seen = "";
+  const part = (name, root = run) => root.querySelector(`[data-part="${name}"]`);
+  let shownRevision = "";
 
-  // What would change the page, in a word.
-  function revision({ state, transcript, batch_runs: others }) {
+  // Differs after each change that the page shows.
+  function revisionOf({ state, transcript, batch_runs: batchRuns }) {
     const scores = transcript.map((message) => message.scores.length);
-    return JSON.stringify([state, transcript.length, scores, others.map((each) => [each.state, each.outcome])]);
+    return JSON.stringify([state, transcript.length, scores, batchRuns.map((each) => [each.state, each.outcome])]);
   }
 
-  async function look() {
-    const told = await window.studio.call(address);
-    const now = revision(told);
-    if (now !== seen) await draw();
-    seen = now;
-    const isOpen = !OVER.includes(told.state) || told.batch_runs.some((each) => each.outcome === "open");
-    if (isOpen) setTimeout(again, PAUSE);
+  async function update() {
+    const data = await window.studio.call(address);
+    const revision = revisionOf(data);
+    if (revision !== shownRevision) await render();
+    shownRevision = revision;
+    const isOpen = !FINAL_STATES.includes(data.state) || data.batch_runs.some((each) => each.outcome === "open");
+    if (isOpen) setTimeout(poll, INTERVAL_MS);
   }
 
-  async function draw() {
-    const answer = await fetch(`${address}?fragment=1`, { headers: { Accept: "text/html" } });
-    if (!answer.ok) throw new Error(answer.statusText);
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    for (const name of ["status", "comparison"]) window.studio.renew(part(name), part(name, fresh));
-    const talk = part("dialogue");
-    for (const line of fresh.querySelectorAll(".line")) {
-      const here = document.getElementById(line.id);
-      if (!here) talk.append(line);
-      else if (here.dataset.revision !== line.dataset.revision) {
-        part("scores", here).replaceWith(part("scores", line));
-        here.dataset.revision = line.dataset.revision;
+  async function render() {
+    const response = await fetch(`${address}?fragment=1`, { headers: { Accept: "text/html" } });
+    if (!response.ok) throw new Error(response.statusText);
+    const updated = new DOMParser().parseFromString(await response.text(), "text/html");
+    for (const name of ["status", "comparison"]) window.studio.replaceElement(part(name), part(name, updated));
+    const dialogue = part("dialogue");
+    for (const line of updated.querySelectorAll(".line")) {
+      const current = document.getElementById(line.id);
+      if (!current) dialogue.append(line);
+      else if (current.dataset.revision !== line.dataset.revision) {
+        part("scores", current).replaceWith(part("scores", line));
+        current.dataset.revision = line.dataset.revision;
       }
     }
-    if (talk.querySelector(".line")) part("empty")?.remove();
-    const told = document.getElementById("run-status");
+    if (dialogue.querySelector(".line")) part("empty")?.remove();
+    const status = document.getElementById("run-status");
     const outcome = part("status").querySelector(".run-head p").textContent.replace(/\s+/g, " ").trim();
-    if (told.textContent !== outcome) told.textContent = outcome;
-    window.studio.refresh();
+    if (status.textContent !== outcome) status.textContent = outcome;
+    window.studio.updateTimes();
   }
 
-  // The server may be away for a moment: then it is asked again, a little later.
-  async function again() {
+  async function poll() {
     try {
-      await look();
+      await update();
     } catch {
-      setTimeout(again, 3 * PAUSE);
+      setTimeout(poll, 3 * INTERVAL_MS); // The server may be unreachable for a moment.
     }
   }
 
-  again();
+  poll();
 })();

@@ -1,4 +1,4 @@
-// What happened in a turn, fetched when its "What happened" is opened for the first time.
+// Loads the trace of a turn when its details are opened for the first time.
 (() => {
   "use strict";
 
@@ -8,12 +8,12 @@
     const { src } = details.dataset;
     delete details.dataset.src;
     try {
-      const answer = await fetch(src, { headers: { Accept: "text/html" } });
-      if (!answer.ok) throw new Error(answer.statusText);
-      details.querySelector("[data-target]").innerHTML = await answer.text();
-      window.studio.refresh();
+      const response = await fetch(src, { headers: { Accept: "text/html" } });
+      if (!response.ok) throw new Error(response.statusText);
+      details.querySelector("[data-target]").innerHTML = await response.text();
+      window.studio.updateTimes();
     } catch {
-      details.dataset.src = src; // Opened again, it is tried again; the link stays.
+      details.dataset.src = src; // Opening it again retries; the link stays.
     }
   }, true);
 })();

@@ -1,30 +1,29 @@
-// Makes an editor of each text area of YAML: colours, completion, problems at their lines.
+// Turns each YAML text area into an editor: highlighting, completion, problems at their lines.
 (() => {
   "use strict";
 
-  const CHECK_AFTER_MS = 500;
-  // A promise: who types before it is there is offered what fits once it is.
-  let schema;
+  const CHECK_DELAY_MS = 500;
+  let schema; // a promise of the JSON schema, which completion awaits
 
   function theme() {
     const dark = document.documentElement.classList.contains("dark");
     return dark ? "ace/theme/github_dark" : "ace/theme/github_light_default";
   }
 
-  // A place is written as config/editing/round_trip/key_paths.py does: "~1" is a slash within a name.
-  function step(text) {
+  // Paths are written as in config/editing/round_trip/key_paths.py: "~1" is a slash within a name.
+  function parseStep(text) {
     return /^\d+$/.test(text) ? Number(text) : text.replaceAll("~1", "/").replaceAll("~0", "~");
   }
 
-  function begin(box) {
+  function createEditor(box) {
     const area = box.querySelector("textarea");
     const frame = box.querySelector(".yaml-frame");
     const list = box.querySelector(".yaml-problems");
     const form = area.form;
     const isOfFile = box.dataset.at !== "" && box.dataset.check === "/admin/config/check";
-    const base = box.dataset.at ? box.dataset.at.split("/").map(step) : [];
+    const base = box.dataset.at ? box.dataset.at.split("/").map(parseStep) : [];
 
-    // At once as high as it will be: what is below does not move, and it can be scrolled to.
+    // The final height is set at once, so the content below does not move.
     frame.hidden = false;
     area.hidden = true;
     const editor = ace.edit(frame, {
@@ -33,26 +32,26 @@
       enableBasicAutocompletion: true, enableLiveAutocompletion: !area.readOnly, minLines: 6, maxLines: Math.max(12, Number(area.rows) || 24),
       scrollPastEnd: 0, wrap: false, useResizeObserver: true,
     });
-    function indent() {
+    function setIndentRule() {
       editor.session.getMode().getNextLineIndent = (_, line, tab) => {
-        const row = editor.getCursorPosition().row - 1; // The new line is there already.
-        const { steps } = window.studioYaml.where(editor.session.getDocument().getAllLines(), row, line.length);
+        const row = editor.getCursorPosition().row - 1; // The new line exists already.
+        const { steps } = window.studioYaml.locate(editor.session.getDocument().getAllLines(), row, line.length);
         return window.studioYaml.indentAfter(line, steps === null, tab);
       };
     }
-    indent();
-    editor.session.on("changeMode", indent);
+    setIndentRule();
+    editor.session.on("changeMode", setIndentRule);
     editor.renderer.updateFull(true);
     editor.textInput.getElement().setAttribute("aria-label", "YAML");
     editor.setOption("enableKeyboardAccessibility", true);
-    // Keys fold where the cursor is (Alt+L), and problems are listed below.
+    // Alt+L folds at the cursor, and the problems are listed below, so the gutter needs no tab stop.
     editor.renderer.$gutter.tabIndex = -1;
     editor.completers = [{
       identifierRegexps: [/[\w\-"']/],
-      async getCompletions(_, session, position, prefix, tell) {
-        const known = await schema;
-        if (!known) return tell(null, []);
-        tell(null, window.studioYaml.completions(known, base, session.getDocument().getAllLines(), position.row, position.column));
+      async getCompletions(_, session, position, prefix, callback) {
+        const loaded = await schema;
+        if (!loaded) return callback(null, []);
+        callback(null, window.studioYaml.completions(loaded, base, session.getDocument().getAllLines(), position.row, position.column));
       },
       getDocTooltip(item) {
         if (!item.docText || item.docHTML) return;
@@ -62,8 +61,8 @@
         item.docHTML = text.outerHTML;
       },
     }];
-    // Ace sifts what it offers a moment after each key. Chosen before that, it would
-    // replace less than was typed: "ena" would become "eenabled".
+    // Ace filters its completions a moment after each key. A completion chosen before that
+    // would replace too little of the typed text: "ena" would become "eenabled".
     const completer = ace.require("ace/autocomplete").Autocomplete.for(editor);
     const { insertMatch } = completer;
     completer.insertMatch = (...chosen) => {
@@ -74,15 +73,15 @@
     new MutationObserver(() => editor.setTheme(theme())).observe(document.documentElement, { attributeFilter: ["class"] });
 
     const saved = area.dataset.saved ?? area.value;
-    let sending = false;
+    let isSending = false;
     const isChanged = () => editor.getValue() !== saved;
     const isRefused = document.querySelector(".notice[role=alert]") !== null;
 
-    form?.addEventListener("submit", () => { area.value = editor.getValue(); sending = true; });
+    form?.addEventListener("submit", () => { area.value = editor.getValue(); isSending = true; });
     window.addEventListener("beforeunload", (event) => {
-      if (!sending && (isChanged() || (isRefused && !area.readOnly))) event.preventDefault();
+      if (!isSending && (isChanged() || (isRefused && !area.readOnly))) event.preventDefault();
     });
-    window.addEventListener("pageshow", () => { sending = false; });
+    window.addEventListener("pageshow", () => { isSending = false; });
     if (form && !area.readOnly) {
       const save = () => form.requestSubmit();
       editor.commands.addCommand({ name: "save", bindKey: { win: "Ctrl-S", mac: "Command-S" }, exec: save });
@@ -91,13 +90,13 @@
       });
     }
 
-    function go(line, column = 1) {
+    function goToLine(line, column = 1) {
       editor.gotoLine(line, column - 1, true);
       editor.scrollToLine(line - 1, true, true);
       editor.focus();
     }
 
-    function show(problems) {
+    function showProblems(problems) {
       editor.session.setAnnotations(problems.filter((it) => it.line).map((it) => ({
         row: it.line - 1, column: (it.column ?? 1) - 1, text: it.message, type: "error",
       })));
@@ -107,48 +106,48 @@
           const link = document.createElement("button");
           link.type = "button";
           link.textContent = `line ${problem.line}`;
-          link.addEventListener("click", () => go(problem.line, problem.column ?? 1));
+          link.addEventListener("click", () => goToLine(problem.line, problem.column ?? 1));
           item.append(link, " ");
         }
         item.append(problem.message);
         if (!problem.line && isOfFile) {
-          const whole = document.createElement("a");
-          whole.href = "/admin/config/edit";
-          whole.target = "_blank";
-          whole.textContent = "Edit the whole file";
-          item.append(" ", whole);
+          const editorLink = document.createElement("a");
+          editorLink.href = "/admin/config/edit";
+          editorLink.target = "_blank";
+          editorLink.textContent = "Edit the whole file";
+          item.append(" ", editorLink);
         }
         return item;
       }));
       list.hidden = problems.length === 0;
     }
 
-    // Problems the server told of when the form came back.
-    const told = [...document.querySelectorAll(".notice [data-line]")];
-    for (const link of told) link.addEventListener("click", (event) => { event.preventDefault(); go(Number(link.dataset.line)); });
-    if (told.length) {
-      editor.session.setAnnotations(told.map((link) => ({ row: Number(link.dataset.line) - 1, column: 0, text: link.parentElement.textContent.trim(), type: "error" })));
-      go(Number(told[0].dataset.line));
+    // Problems in the server's response to a refused form.
+    const problemLinks = [...document.querySelectorAll(".notice [data-line]")];
+    for (const link of problemLinks) link.addEventListener("click", (event) => { event.preventDefault(); goToLine(Number(link.dataset.line)); });
+    if (problemLinks.length) {
+      editor.session.setAnnotations(problemLinks.map((link) => ({ row: Number(link.dataset.line) - 1, column: 0, text: link.parentElement.textContent.trim(), type: "error" })));
+      goToLine(Number(problemLinks[0].dataset.line));
     }
 
-    let timer, asking;
+    let timer, pendingCheck;
     async function check() {
-      asking?.abort();
-      asking = new AbortController();
+      pendingCheck?.abort();
+      pendingCheck = new AbortController();
       try {
         const { problems } = await window.studio.call(box.dataset.check, {
-          method: "POST", body: { yaml: editor.getValue(), at: box.dataset.at }, signal: asking.signal,
+          method: "POST", body: { yaml: editor.getValue(), at: box.dataset.at }, signal: pendingCheck.signal,
         });
-        show(problems);
+        showProblems(problems);
       } catch (error) {
-        if (error.name !== "AbortError") show([{ message: error.message }]);
+        if (error.name !== "AbortError") showProblems([{ message: error.message }]);
       }
     }
     editor.session.on("change", () => {
       area.value = editor.getValue();
       if (!box.dataset.check) return;
       clearTimeout(timer);
-      timer = setTimeout(check, CHECK_AFTER_MS);
+      timer = setTimeout(check, CHECK_DELAY_MS);
     });
     box.editor = editor;
   }
@@ -157,6 +156,6 @@
     const boxes = [...document.querySelectorAll("[data-yaml-editor]")];
     if (!boxes.length || !window.ace) return;
     schema = window.studio.call(boxes[0].dataset.schema).catch(() => null);
-    boxes.forEach(begin);
+    boxes.forEach(createEditor);
   });
 })();

@@ -1,1 +1,1 @@
-"""The live page: running turns and the queue, as HTML, as JSON and by websocket."""
+"""The live page: running turns and the queue, as HTML, JSON and over a websocket."""

@@ -29,9 +29,9 @@ LATE_ROWS_SECONDS = 2.0
 MAX_ROWS_AGE_SECONDS = 5.0
 """The interval of reads without signals: without a broker no other process signals."""
 KEEPALIVE_SECONDS = 5.0
-"""The interval of messages to watchers while nothing happens."""
+"""The interval of messages to watchers while nothing changes."""
 PROCESS_TIMEOUT_SECONDS = 10.0
-"""A process that has not reported for so long counts as gone."""
+"""A process that has not reported for this long is dropped."""
 POLL_KEEP_SECONDS = 10.0
 """How long the state is kept up to date after a poll."""
 MAX_QUEUED_MESSAGES = 20
@@ -50,8 +50,8 @@ class ProcessState:
 class LiveWatcher:
     """The queue of one watcher."""
 
-    def __init__(self, watchers: "LiveBroadcaster") -> None:
-        self._watchers = watchers
+    def __init__(self, broadcaster: "LiveBroadcaster") -> None:
+        self._broadcaster = broadcaster
         self._queue: asyncio.Queue[str] = asyncio.Queue(MAX_QUEUED_MESSAGES)
         self._is_behind = True
 
@@ -68,7 +68,7 @@ class LiveWatcher:
             if self._is_behind:
                 self._is_behind = False
                 self._queue = asyncio.Queue(MAX_QUEUED_MESSAGES)
-                yield await self._watchers.snapshot_message()
+                yield await self._broadcaster.snapshot_message()
             else:
                 yield await self._queue.get()
 
@@ -76,27 +76,27 @@ class LiveWatcher:
 class LiveBroadcaster:
     """All watchers of this process, and the state that they see."""
 
-    def __init__(self, reporter: LivePublisher) -> None:
-        self._reporter = reporter
-        self._watching: list[LiveWatcher] = []
-        self._heard: dict[str, ProcessState] = {}
-        self._changed: dict[str, TurnJson | None] = {}
-        self._has_heard = False
-        self._news_at = -1.0
+    def __init__(self, publisher: LivePublisher) -> None:
+        self._publisher = publisher
+        self._watchers: list[LiveWatcher] = []
+        self._processes: dict[str, ProcessState] = {}
+        self._changed_turns: dict[str, TurnJson | None] = {}
+        self._has_new_reports = False
+        self._signalled_at = -1.0
         self._read_at = -1.0
-        self._told_at = -1.0
+        self._sent_at = -1.0
         self._rows: dict[str, Any] = {}
         """The rows as last sent."""
         self._polled_until = -1.0
-        self._woken = asyncio.Event()
+        self._has_work = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Start, on the event loop of the server."""
         self._loop = asyncio.get_running_loop()
-        for part in (self._reporter.run(), self._run()):
-            self._tasks.append(asyncio.create_task(part))
+        for coroutine in (self._publisher.run(), self._run()):
+            self._tasks.append(asyncio.create_task(coroutine))
 
     async def stop(self) -> None:
         """Stop; watchers receive no further messages."""
@@ -108,12 +108,12 @@ class LiveBroadcaster:
     def add_watcher(self) -> Iterator[LiveWatcher]:
         """Add a watcher for the duration of the block."""
         watcher = LiveWatcher(self)
-        self._watching.append(watcher)
-        self._woken.set()
+        self._watchers.append(watcher)
+        self._has_work.set()
         try:
             yield watcher
         finally:
-            self._watching.remove(watcher)
+            self._watchers.remove(watcher)
 
     async def snapshot_message(self) -> str:
         """Return the message with the whole state."""
@@ -134,89 +134,88 @@ class LiveBroadcaster:
 
     def running_turns(self) -> dict[str, Any]:
         """Return the running turns, as far as processes have reported them."""
-        heard = list(self._heard.values()) or [_local_state()]
-        turns = [told for each in heard for told in list(each.turns.values())]
+        processes = list(self._processes.values()) or [_local_state()]
+        turns = [turn for each in processes for turn in list(each.turns.values())]
         return {
-            "turns": sorted(turns, key=lambda told: str(told["started_at"])),
-            "count": sum(each.count for each in heard),
-            "processes": len(heard),
+            "turns": sorted(turns, key=lambda turn: str(turn["started_at"])),
+            "count": sum(each.count for each in processes),
+            "processes": len(processes),
         }
 
     def _mark_polled(self) -> None:
         self._polled_until = time.monotonic() + POLL_KEEP_SECONDS
-        self._woken.set()
+        self._has_work.set()
 
     # These run on the event loop.
 
     def _has_watchers(self) -> bool:
-        return bool(self._watching) or time.monotonic() < self._polled_until
+        return bool(self._watchers) or time.monotonic() < self._polled_until
 
     async def _run(self) -> None:
         while True:
-            await self._woken.wait()
-            self._woken.clear()
+            await self._has_work.wait()
+            self._has_work.clear()
             if not self._has_watchers():
                 continue
-            self._reporter.subscribe(self._apply_update)
+            self._publisher.subscribe(self._apply_update)
             try:
                 while self._has_watchers():
                     await self._broadcast()
                     await asyncio.sleep(FLUSH_SECONDS)
             finally:
-                self._reporter.unsubscribe(self._apply_update)
-                self._heard, self._changed = {}, {}
+                self._publisher.unsubscribe(self._apply_update)
+                self._processes, self._changed_turns = {}, {}
 
-    def _apply_update(self, frame: ProcessUpdate) -> None:
+    def _apply_update(self, update: ProcessUpdate) -> None:
         """Store the report of a process."""
-        heard = self._heard.setdefault(frame.process, ProcessState())
-        if frame.is_snapshot:
-            gone = heard.turns.keys() - frame.turns.keys()
-            self._changed.update(dict.fromkeys(gone))
-            heard.turns.clear()
-        for key, told in frame.turns.items():
-            if told is None:
-                heard.turns.pop(key, None)
+        process = self._processes.setdefault(update.process, ProcessState())
+        if update.is_snapshot:
+            removed = process.turns.keys() - update.turns.keys()
+            self._changed_turns.update(dict.fromkeys(removed))
+            process.turns.clear()
+        for turn_id, turn in update.turns.items():
+            if turn is None:
+                process.turns.pop(turn_id, None)
             else:
-                heard.turns[key] = told
-        self._changed.update(frame.turns)
-        self._has_heard = self._has_heard or heard.count != frame.count
-        heard.count, heard.at = frame.count, time.monotonic()
-        if frame.has_ended_turns or frame.has_changed_tasks:
-            self._news_at = heard.at
+                process.turns[turn_id] = turn
+        self._changed_turns.update(update.turns)
+        self._has_new_reports = self._has_new_reports or process.count != update.count
+        process.count, process.at = update.count, time.monotonic()
+        if update.has_ended_turns or update.has_changed_tasks:
+            self._signalled_at = process.at
 
     async def _broadcast(self) -> None:
         """Send the changes to all watchers, if there are any."""
         self._drop_silent_processes()
         rows = await self._changed_rows()
-        changed, self._changed = self._changed, {}
+        turns, self._changed_turns = self._changed_turns, {}
         now = time.monotonic()
-        is_quiet = now - self._told_at < KEEPALIVE_SECONDS
-        if is_quiet and not (changed or rows or self._has_heard):
+        is_idle = now - self._sent_at < KEEPALIVE_SECONDS
+        if is_idle and not (turns or rows or self._has_new_reports):
             return
-        self._has_heard, self._told_at = False, now
-        message = _message(
-            "change", **{**self.running_turns(), "turns": changed}, **rows
-        )
-        for watcher in self._watching:
+        self._has_new_reports, self._sent_at = False, now
+        message = _message("change", **{**self.running_turns(), "turns": turns}, **rows)
+        for watcher in self._watchers:
             watcher.enqueue(message)
 
     def _drop_silent_processes(self) -> None:
         oldest = time.monotonic() - PROCESS_TIMEOUT_SECONDS
-        for process, heard in list(self._heard.items()):
-            if heard.at < oldest:
-                del self._heard[process]
-                self._changed.update(dict.fromkeys(heard.turns))
-                self._has_heard = True
+        for name, process in list(self._processes.items()):
+            if process.at < oldest:
+                del self._processes[name]
+                self._changed_turns.update(dict.fromkeys(process.turns))
+                self._has_new_reports = True
 
     async def _changed_rows(self) -> dict[str, Any]:
         """Return the rows that differ from those last sent."""
         now = time.monotonic()
         since = now - self._read_at
-        is_news = (
-            self._news_at > self._read_at or now < self._news_at + LATE_ROWS_SECONDS
+        is_signalled = (
+            self._signalled_at > self._read_at
+            or now < self._signalled_at + LATE_ROWS_SECONDS
         )
-        if not self._watching or since < (
-            ROWS_INTERVAL_SECONDS if is_news else MAX_ROWS_AGE_SECONDS
+        if not self._watchers or since < (
+            ROWS_INTERVAL_SECONDS if is_signalled else MAX_ROWS_AGE_SECONDS
         ):
             return {}
         self._read_at = now
@@ -224,8 +223,8 @@ class LiveBroadcaster:
             rows = await database_executor.run(recent_activity.load_latest)
         except DatabaseDown:
             return {}
-        before, self._rows = self._rows, rows
-        return {name: told for name, told in rows.items() if before.get(name) != told}
+        sent, self._rows = self._rows, rows
+        return {name: each for name, each in rows.items() if sent.get(name) != each}
 
 
 def _local_state() -> ProcessState:
@@ -234,11 +233,11 @@ def _local_state() -> ProcessState:
         running_turn_serializer.serialize_turn(turn)
         for turn in ACTIVE_TURNS.list_turns()
     ]
-    return ProcessState({told["id"]: told for told in turns}, ACTIVE_TURNS.count())
+    return ProcessState({turn["id"]: turn for turn in turns}, ACTIVE_TURNS.count())
 
 
-def _message(kind: str, **more: Any) -> str:
-    return orjson.dumps({"type": kind, **more}).decode()
+def _message(kind: str, **fields: Any) -> str:
+    return orjson.dumps({"type": kind, **fields}).decode()
 
 
 _broadcasters: list[LiveBroadcaster] = []
@@ -247,25 +246,25 @@ _broadcasters: list[LiveBroadcaster] = []
 
 def start() -> LiveBroadcaster:
     """Start the broadcaster of a server in this process."""
-    watchers = LiveBroadcaster(LivePublisher())
-    watchers.start()
-    _broadcasters.append(watchers)
-    return watchers
+    broadcaster = LiveBroadcaster(LivePublisher())
+    broadcaster.start()
+    _broadcasters.append(broadcaster)
+    return broadcaster
 
 
-async def stop(watchers: LiveBroadcaster) -> None:
+async def stop(broadcaster: LiveBroadcaster) -> None:
     """Stop the broadcaster."""
-    _broadcasters.remove(watchers)
-    await watchers.stop()
+    _broadcasters.remove(broadcaster)
+    await broadcaster.stop()
 
 
 def poll() -> dict[str, Any]:
     """Return the running turns, also in a process without a server."""
-    watchers = current()
+    broadcaster = current()
     return (
         LiveBroadcaster(LivePublisher()).running_turns()
-        if watchers is None
-        else watchers.poll()
+        if broadcaster is None
+        else broadcaster.poll()
     )
 
 

@@ -24,11 +24,11 @@ def load_latest() -> dict[str, Any]:
 
 def _serialize_turn(turn: TurnListItem) -> dict[str, Any]:
     ended_at = turn.started_at + timedelta(seconds=turn.seconds)
-    told = {
+    data = {
         **turn_serializers.serialize_list_item(turn),
         "ended_at": turn_serializers.format_time(ended_at),
     }
     for name in ("user_message", "error"):
-        if told[name] is not None:
-            told[name] = " ".join(told[name][:MAX_TEXT_LENGTH].split())
-    return told
+        if data[name] is not None:
+            data[name] = " ".join(data[name][:MAX_TEXT_LENGTH].split())
+    return data

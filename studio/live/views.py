@@ -19,13 +19,13 @@ from studio.monitoring.turn_views import StudioListedTurn
 class CurrentStep(BaseModel):
     """The step that a turn waits for."""
 
-    what: Literal["start", "model", "tools", "end"]
-    names: list[str]
+    kind: Literal["start", "model", "tools", "end"]
+    names: list[str] = Field(description="The model, or the running tools.")
     since: datetime
 
 
 class RunningCall(BaseModel):
-    """A running tool call of a turn."""
+    """A tool call of a running turn."""
 
     id: str
     name: str
@@ -35,9 +35,11 @@ class RunningCall(BaseModel):
     seconds: float | None
     state: Literal["error", "ok", "running"]
     error: str | None
-    doing: CurrentStep | None = Field(description="Of an agent that was called.")
+    current_step: CurrentStep | None = Field(
+        description="The step of a running subagent; null for other tools."
+    )
     tool_calls: int
-    calls: "list[RunningCall]" = Field(description="Those within it.")
+    calls: "list[RunningCall]" = Field(description="The calls of a subagent.")
 
 
 class RunningTurn(BaseModel):
@@ -50,13 +52,13 @@ class RunningTurn(BaseModel):
     agent: str
     experiment: str | None
     origin: Literal["chat", "task", "smoke", "shadow"]
-    user_message: str = Field(description="The first words of it.")
+    user_message: str = Field(description="The first 200 characters.")
     stream: bool
     started_at: datetime
-    doing: CurrentStep
+    current_step: CurrentStep
     model_calls: int
     tool_calls: int
-    calls: list[RunningCall] = Field(description="Tool calls, the newest fifty.")
+    calls: list[RunningCall] = Field(description="The newest 50 tool calls.")
 
 
 class EndedTurn(StudioListedTurn):
@@ -66,7 +68,7 @@ class EndedTurn(StudioListedTurn):
 
 
 class QueuedTask(BaseModel):
-    """A task, in short."""
+    """A task in the queue."""
 
     id: UUID
     object: Literal["task"]
@@ -84,14 +86,14 @@ class QueuedTask(BaseModel):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    since: datetime | None = Field(description="How long it is in this state.")
+    since: datetime | None = Field(description="When it entered its state.")
 
 
 class TaskQueueState(BaseModel):
     """The state of the task queue."""
 
     counts: dict[str, int]
-    more: bool = Field(description="Whether there are more than were counted.")
+    more: bool = Field(description="Whether `counts` are lower limits.")
     open: list[QueuedTask]
     ended: list[QueuedTask]
 
@@ -101,8 +103,10 @@ class LiveState(BaseModel):
 
     object: Literal["live"] = "live"
     turns: list[RunningTurn]
-    count: int = Field(description="How many run, those included that are not told of.")
-    processes: int = Field(description="How many were heard of.")
+    count: int = Field(
+        description="All running turns, including those not listed in `turns`."
+    )
+    processes: int = Field(description="Processes reporting.")
     finished: list[EndedTurn]
     tasks: TaskQueueState
 
@@ -114,9 +118,9 @@ class LiveView(StudioView):
     template = "studio/monitoring/live.html"
 
     @extend_schema(
-        summary="Show what happens now",
-        description="Turns that run, what ended lately, and the queue; the websocket "
-        "at `/admin/live/events` tells of each change.",
+        summary="Show current activity",
+        description="Running turns, recently ended turns, and the task queue. The "
+        "websocket at `/admin/live/events` sends each change.",
         responses=LiveState,
     )
     def get(self, request: Request) -> Response:
@@ -131,8 +135,8 @@ class LiveEventsView(StudioView):
     schema = None
 
     def get(self, request: Request) -> HttpResponse:
-        said = "This address is a websocket: GET /admin/live is the same for once.\n"
+        text = "This is a websocket. GET /admin/live returns the same state once.\n"
         headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
         return HttpResponse(
-            said, status=426, content_type="text/plain", headers=headers
+            text, status=426, content_type="text/plain", headers=headers
         )

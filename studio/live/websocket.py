@@ -38,37 +38,37 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no typ
     def __init__(self, handler: StudioHandler) -> None:
         super().__init__()
         self._handler = handler
-        self._telling: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
-        """Accept an authorized client, and begin to send."""
-        watching = broadcaster.current()
-        if watching is None or not await self._may_watch():
+        """Accept an authorized client, and start sending."""
+        live = broadcaster.current()
+        if live is None or not await self._may_watch():
             await self.close()
             return
         await self.accept()
-        self._telling = asyncio.create_task(self._send_messages(watching))
+        self._sending = asyncio.create_task(self._send_messages(live))
 
     async def disconnect(self, code: int) -> None:
         """Stop sending."""
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
 
-    async def _send_messages(self, watching: broadcaster.LiveBroadcaster) -> None:
-        looking = asyncio.create_task(self._recheck_access())
+    async def _send_messages(self, live: broadcaster.LiveBroadcaster) -> None:
+        rechecking = asyncio.create_task(self._recheck_access())
         try:
-            with watching.add_watcher() as watcher:
+            with live.add_watcher() as watcher:
                 async for message in watcher.messages():
                     try:
                         await self.send(text_data=message)
-                    except OSError:  # as ASGI has it: the client disconnected
+                    except OSError:  # ASGI: the client disconnected.
                         return
         except Exception:
-            logger.exception("one who watches is told nothing more")
+            logger.exception("live websocket failed")
             await self.close(code=CLOSE_FAILED)
         finally:
-            looking.cancel()
+            rechecking.cancel()
 
     async def _recheck_access(self) -> None:
         while True:
@@ -78,7 +78,7 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no typ
                 return
 
     async def _may_watch(self) -> bool:
-        """Return the response of the access checks to a GET of this address."""
+        """Return whether a GET of this address would pass the access checks."""
         scope = {**self.scope, "type": "http", "method": "GET"}
         try:
             check_host(dict(scope["headers"]))
@@ -87,5 +87,5 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no typ
         request, _ = self._handler.create_request(scope, BytesIO())
         if request is None:
             return False
-        answer = await self._handler.run_get_response(request)
-        return answer.status_code == UPGRADE_REQUIRED
+        response = await self._handler.run_get_response(request)
+        return response.status_code == UPGRADE_REQUIRED

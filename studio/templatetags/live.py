@@ -31,18 +31,18 @@ TASK_MARKS = {
 
 
 @register.filter
-def describe_step(told: Mapping[str, Any]) -> str:
+def describe_step(step: Mapping[str, Any]) -> str:
     """Describe the step that a turn waits for."""
-    names = ", ".join(told["names"])
-    match told["what"]:
+    names = ", ".join(step["names"])
+    match step["kind"]:
         case "model":
-            return f"waits for {names}"
+            return f"waiting for {names}"
         case "tools":
-            return f"calls {names}"
+            return f"calling {names}"
         case "end":
-            return "goes on"
+            return "continuing"
         case _:
-            return "begins"
+            return "starting"
 
 
 @register.simple_tag

@@ -35,7 +35,7 @@ def serialize_turn(turn: ActiveTurn) -> dict[str, Any]:
         "user_message": _short_line(turn.user_message, MAX_MESSAGE_LENGTH),
         "stream": turn.is_streamed,
         "started_at": format_time(turn.started_at),
-        "doing": current_step(turn.calls, turn.started_at),
+        "current_step": current_step(turn.calls, turn.started_at),
         "model_calls": sum(1 for _ in trace.iter_model_calls(turn.calls)),
         **_tool_call_fields(turn.calls),
     }
@@ -44,7 +44,7 @@ def serialize_turn(turn: ActiveTurn) -> dict[str, Any]:
 def current_step(calls: Sequence[Call], since: datetime) -> dict[str, Any]:
     """Return what a turn, or an agent within it, waits for.
 
-    `what` is `start`, `model`, `tools`, or `end` when the last call has ended: the turn
+    `kind` is `start`, `model`, `tools`, or `end` when the last call has ended: the turn
     is being stored, or is about to call the model again.
     """
     if not calls:
@@ -65,9 +65,9 @@ def current_step(calls: Sequence[Call], since: datetime) -> dict[str, Any]:
     )
 
 
-def _serialize_step(what: str, names: Sequence[str], since: datetime) -> dict[str, Any]:
+def _serialize_step(kind: str, names: Sequence[str], since: datetime) -> dict[str, Any]:
     return {
-        "what": what,
+        "kind": kind,
         "names": [stored_text.truncate_name(name) for name in names[:MAX_CALLS]],
         "since": format_time(since),
     }
@@ -94,7 +94,7 @@ def _serialize_calls(calls: Sequence[TracedToolCall]) -> Iterator[dict[str, Any]
             "error": None
             if call.error is None
             else _short_line(call.error, MAX_ERROR_LENGTH),
-            "doing": current_step(call.calls, call.started_at)
+            "current_step": current_step(call.calls, call.started_at)
             if call.kind == "subagent" and _is_open(call)
             else None,
             **_tool_call_fields(call.calls),

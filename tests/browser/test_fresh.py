@@ -30,7 +30,7 @@ def test_unchanged_page_polls_less_often(window: Window, stage: Theatre) -> None
     page.on("request", lambda it: path in it.url and looks.append(it.url))
 
     def waits(pause: int) -> None:
-        page.locator(f"#refresh-status[data-pause='{pause}']").wait_for(
+        page.locator(f"#refresh-status[data-interval='{pause}']").wait_for(
             state="attached"
         )
 

@@ -24,7 +24,7 @@ RENEWED = """([inside, expected]) => {
     new DOMParser().parseFromString(`<div>${html}</div>`, "text/html").body.firstChild);
   document.getElementById("studio").append(old);
   old.querySelector("a").focus();
-  studio.renew(old, fresh);
+  studio.replaceElement(old, fresh);
   return document.activeElement.innerText === expected;
 }"""
 IN_EDITOR = "document.activeElement.closest('.yaml-frame') !== null"

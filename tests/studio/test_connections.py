@@ -34,7 +34,7 @@ def test_requests_reuse_database_connections(server, client, user, opened):
         *(("GET", place, {"headers": page}) for place in ("/admin/", "/admin/turns")),
         ("GET", "/admin/spend?format=csv", {}),
         ("GET", f"/admin/users/{user}/export", {}),
-        ("GET", "/admin/static/studio/studio.css", {}),
+        ("GET", "/admin/static/studio/components.css", {}),
     ]
 
     def ask(call) -> int:

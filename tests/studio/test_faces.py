@@ -139,10 +139,10 @@ def test_pages_have_a_script_policy_and_cookie_flags(browser):
 
 
 def test_assets_are_local_and_cached(browser, script):
-    asset = script.get("/admin/static/studio/studio.css")
+    asset = script.get("/admin/static/studio/components.css")
     assert asset.status_code == 200
     again = script.get(
-        "/admin/static/studio/studio.css",
+        "/admin/static/studio/components.css",
         headers={"If-None-Match": asset.headers["ETag"]},
     )
     assert (again.status_code, again.content) == (304, b"")

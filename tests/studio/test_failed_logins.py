@@ -24,7 +24,7 @@ HASH = "pbkdf2_sha256$1$salt$" + "A" * 43 + "="
 YAML = CONFIG + f"auth: {{admin: {{basic: {{password: '{HASH}'}}}}}}\n"
 PASSWORD = "the-right-password"
 RIGHT = basic("admin", PASSWORD)
-STYLES = "/admin/static/studio/studio.css"
+STYLES = "/admin/static/studio/components.css"
 PAGE = {"Accept": "text/html"}
 
 

@@ -99,8 +99,8 @@ def test_running_turn_shows_what_it_waits_for():
     turn = a_turn()
 
     def what():
-        told = running_turn_serializer.serialize_turn(turn)["doing"]
-        return told["what"], told["names"]
+        told = running_turn_serializer.serialize_turn(turn)["current_step"]
+        return told["kind"], told["names"]
 
     assert what() == ("start", [])
     model = ModelCall("anna", "openai", "gpt-test")
@@ -126,7 +126,7 @@ def test_nested_calls_are_shown():
     (call,) = told["calls"]
     assert (call["name"], call["kind"], call["target"]) == ("helper", "subagent", "bob")
     assert call["state"] == "running"
-    assert call["doing"]["names"] == ["gpt-small"]
+    assert call["current_step"]["names"] == ["gpt-small"]
     (within,) = call["calls"]
     assert (within["state"], within["error"]) == ("error", "it is down")
     assert told["model_calls"] == 1
@@ -138,7 +138,7 @@ def test_client_tool_call_is_not_shown_as_running():
         a_turn(calls=[TracedToolCall("ask", "client", "{}", id="call_1")])
     )
     assert told["calls"][0]["state"] == "ok"
-    assert told["doing"]["what"] == "end"
+    assert told["current_step"]["kind"] == "end"
 
 
 def test_message_is_one_short_line_without_secrets():

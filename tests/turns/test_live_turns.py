@@ -43,8 +43,8 @@ def test_running_turn_is_listed(client, fake, user):
     completion = ask(client, user)
     ((turn,),) = snapshots
     assert (turn["agent"], turn["user_message"]) == ("assistant", "What is new?")
-    assert turn["doing"]["what"] == "model"
-    assert turn["doing"]["names"] == ["gpt-test"]
+    assert turn["current_step"]["kind"] == "model"
+    assert turn["current_step"]["names"] == ["gpt-test"]
     assert completion.id == f"chatcmpl-{uuid.UUID(turn['id']).hex}"
     assert ACTIVE_TURNS.count() == 0
     assert ACTIVE_TURNS.take_changes().has_ended_turns
