@@ -15,9 +15,9 @@ class StudioConfig(BaseModel):
 
     allow_commands: bool = Field(
         False,
-        description="Whether operators may change what runs on this machine: the "
-        "commands of `mcp:` servers, and `sidecars:`. Without it these, and this "
-        "switch, are changed in the file alone.",
+        description="Whether operators may change the programs that run on this "
+        "machine: the commands of `mcp:` servers, and `sidecars:`. If false, these "
+        "and this switch can be changed only in the file.",
     )
 
 
@@ -31,7 +31,7 @@ STUDIO: Section[StudioConfig] = Section(
     shape=StudioConfig,
     default=StudioConfig,
     file_only=locked_settings,
-    description="what may be done in the browser",
+    description="permissions of the studio",
 )
 
 

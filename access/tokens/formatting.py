@@ -95,7 +95,7 @@ def as_json(token: TokenUsage) -> dict[str, Any]:
         "limit_micro_usd": row.limit_micro_usd,
         "spent_micro_usd": token.spent_micro_usd,
         "spent_this_month_micro_usd": token.month_micro_usd,
-        "turns_of_unknown_price": token.unpriced,
+        "unpriced_turns": token.unpriced,
         "agents": row.agents,
         "created_at": row.created_at,
         "last_used_at": token.last_used_at,

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 
 ANY_TYPE = "*/*"
 MAX_RANGES = 64
-"""Ranges that are read of one header; honest clients send fewer."""
+"""Ranges read from one header; real clients send fewer."""
 
 Preference = tuple[float, int]
 """The weight of a media type, and how specifically the header names it."""
@@ -28,15 +28,21 @@ class ContentNegotiation(DefaultContentNegotiation):
         format_suffix: str | None = None,
     ) -> tuple[BaseRenderer, str]:
         """Return the renderer and its media type; raises `NotAcceptable`."""
-        wanted = format_suffix or request.query_params.get("format")
-        named = [each for each in renderers if not wanted or each.format == wanted]
+        requested = format_suffix or request.query_params.get("format")
+        candidates = [
+            each for each in renderers if not requested or each.format == requested
+        ]
         ranges = parse_accept(request.headers.get("Accept") or ANY_TYPE)
-        found = [(preference_for(ranges, each.media_type), each) for each in named]
-        likely = [pair for pair in found if pair[0][0] > 0]
-        if not likely:
-            kinds = ", ".join(each.media_type for each in renderers)
-            raise NotAcceptable(f"This is told as {kinds}; 'Accept' names none of them")
-        _, chosen = max(likely, key=lambda pair: pair[0])
+        weighted = [
+            (preference_for(ranges, each.media_type), each) for each in candidates
+        ]
+        acceptable = [pair for pair in weighted if pair[0][0] > 0]
+        if not acceptable:
+            types = ", ".join(each.media_type for each in renderers)
+            raise NotAcceptable(
+                f"Available formats: {types}. 'Accept' allows none of them."
+            )
+        _, chosen = max(acceptable, key=lambda pair: pair[0])
         return chosen, chosen.media_type
 
 

@@ -1,14 +1,14 @@
-"""Edit conflicts: a form's object changed after the form was loaded.
+"""Edit conflicts: an object changed after its form was loaded.
 
-The form keeps the typed text and takes the version of the current state that it shows,
-so saving it again replaces a state that the user has seen.
+The form keeps the submitted text and takes the version of the current state, which it
+shows. Saving again replaces that state.
 """
 
 from typing import NamedTuple
 
 from config.overrides import overridable_entries
 
-CURRENT_LABEL, SUBMITTED_LABEL = "there now", "as it stands below"
+CURRENT_LABEL, SUBMITTED_LABEL = "current version", "your edit"
 
 
 class EditConflict(NamedTuple):
@@ -20,11 +20,13 @@ class EditConflict(NamedTuple):
     """The changes that saving would make, as a unified diff; None if it is not YAML."""
 
 
-def describe_conflict(now: str | None, typed: str, address: str) -> EditConflict:
-    """Compare the typed text with the current text, which is None if unreadable."""
+def describe_conflict(current: str | None, submitted: str, url: str) -> EditConflict:
+    """Compare the submitted text with the current one, which is None if unreadable."""
     diff = (
         None
-        if now is None
-        else overridable_entries.diff_texts(now, typed, CURRENT_LABEL, SUBMITTED_LABEL)
+        if current is None
+        else overridable_entries.diff_texts(
+            current, submitted, CURRENT_LABEL, SUBMITTED_LABEL
+        )
     )
-    return EditConflict(address, diff)
+    return EditConflict(url, diff)

@@ -11,7 +11,7 @@ from rest_framework.exceptions import APIException, ParseError
 from rest_framework.response import Response
 
 from config.errors import ConfigInvalid
-from config.sections import Problem as Found
+from config.sections import Problem
 from core.errors import CoulisseError, NotFound
 from core.text import redaction
 from core.text.sanitization import escape_and_truncate
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConfigProblemDetail(BaseModel):
-    """A problem at one place of the configuration."""
+    """A problem at one position in the configuration."""
 
     message: str
     code: str | None
@@ -32,7 +32,7 @@ class ConfigProblemDetail(BaseModel):
 
 
 class ConfigProblemList(BaseModel):
-    """All problems of a text; empty if the text may be saved."""
+    """All problems of a text; empty if the text is valid."""
 
     problems: list[ConfigProblemDetail]
 
@@ -44,9 +44,9 @@ DATABASE_ERRORS = (InterfaceError, OperationalError)
 def handle_exception(exc: Exception, context: dict[str, Any]) -> Response | None:
     """Return the response to an error; REST framework's `EXCEPTION_HANDLER`."""
     if isinstance(exc, Http404):
-        exc = NotFound("There is no such page")
+        exc = NotFound("Page not found")
     if isinstance(exc, SuspiciousOperation):
-        exc = ParseError(f"The form cannot be read: {exc}")
+        exc = ParseError(f"Invalid form: {exc}")
     if isinstance(exc, ConfigInvalid):
         return Response(invalid_config_body(exc), status=UNPROCESSABLE)
     if isinstance(exc, CoulisseError):
@@ -56,35 +56,37 @@ def handle_exception(exc: Exception, context: dict[str, Any]) -> Response | None
     if isinstance(exc, DATABASE_ERRORS):
         return Response(database_error_body(exc), status=503)
     request = context["request"]
-    where = escape_and_truncate(request.method), escape_and_truncate(request.path)
-    logger.exception("%s %s failed", *where, exc_info=exc)
+    method, path = map(escape_and_truncate, (request.method, request.path))
+    logger.exception("%s %s failed", method, path, exc_info=exc)
     return Response(errors.internal_error(), status=500)
 
 
 def database_error_body(exc: Exception) -> dict[str, Any]:
     """Return the error body for an unavailable database, and log the cause."""
-    logger.warning("the studio has no database: %s", str(exc).partition("\n")[0])
+    logger.warning(
+        "the studio cannot reach the database: %s", str(exc).partition("\n")[0]
+    )
     return errors.error_object(
-        "The database is not available; try again", "service_unavailable"
+        "The database is unavailable; try again", "service_unavailable"
     )
 
 
 def invalid_config_body(exc: ConfigInvalid) -> dict[str, Any]:
-    """Return the validator's message, and each problem with its place.
+    """Return the validator's message, and each problem with its position.
 
-    Messages may quote a value that the file hides, through an alias. So everything that
-    looks like a key is masked, whether it is a secret or not.
+    Through an alias, a message may quote a hidden value of the file. So every text that
+    looks like a key is masked.
     """
-    said = redaction.redact_quote(str(exc))
-    told = errors.error_object(said, "invalid_request_error", code="config_invalid")
-    told["error"]["problems"] = [
+    message = redaction.redact_quote(str(exc))
+    body = errors.error_object(message, "invalid_request_error", code="config_invalid")
+    body["error"]["problems"] = [
         _serialize_problem(problem) for problem in exc.problems
     ]
-    return told
+    return body
 
 
-def _serialize_problem(problem: Found) -> dict[str, Any]:
-    place = problem.position
+def _serialize_problem(problem: Problem) -> dict[str, Any]:
+    position = problem.position
     return {
         "message": redaction.redact_quote(problem.message),
         "code": problem.code,
@@ -92,28 +94,28 @@ def _serialize_problem(problem: Found) -> dict[str, Any]:
             redaction.redact_quote(step) if isinstance(step, str) else step
             for step in problem.location
         ],
-        "file": place.file if place else None,
-        "line": place.line if place else None,
-        "column": place.column if place else None,
+        "file": position.file if position else None,
+        "line": position.line if position else None,
+        "column": position.column if position else None,
     }
 
 
 def _domain_error_response(exc: CoulisseError) -> Response:
     kind = errors.error_shape(exc)
     if kind.status >= 500:
-        logger.warning("the studio: %s", exc)
-    answer = Response(errors.error_body(exc, for_operators=True), status=kind.status)
+        logger.warning("studio request failed: %s", exc)
+    response = Response(errors.error_body(exc, for_operators=True), status=kind.status)
     seconds = errors.retry_after_seconds(exc)
     if seconds is not None:
-        answer["Retry-After"] = str(round(seconds))
-    return answer
+        response["Retry-After"] = str(round(seconds))
+    return response
 
 
 def _framework_error_response(exc: APIException) -> Response:
-    told = errors.error_object(
+    body = errors.error_object(
         str(exc.detail), "invalid_request_error", code=str(exc.get_codes())
     )
-    answer = Response(told, status=exc.status_code)
+    response = Response(body, status=exc.status_code)
     if exc.status_code == 405:
-        answer["Allow"] = ", ".join(getattr(exc, "allowed", ()))
-    return answer
+        response["Allow"] = ", ".join(getattr(exc, "allowed", ()))
+    return response

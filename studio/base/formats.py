@@ -41,7 +41,7 @@ def _to_jsonable(value: Any) -> Any:
         return sorted(value)
     if isinstance(value, Promise):
         return str(value)
-    raise TypeError(f"{type(value).__name__} is nothing JSON can say")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 MAX_YAML_BYTES = 100_000
@@ -63,7 +63,7 @@ class DataRenderer(BaseRenderer):
         return self.serialize(data, renderer_context or {})
 
     def serialize(self, data: Any, context: Mapping[str, Any]) -> bytes | str:
-        """Return data in this format; `context` has the view, the request and so on."""
+        """Return data in this format; `context` has the view and the request."""
         raise NotImplementedError
 
 
@@ -101,7 +101,7 @@ class CsvRenderer(DataRenderer):
     charset = "utf-8"
 
     def serialize(self, data: Any, context: Mapping[str, Any]) -> bytes:
-        """Return an error as JSON, since an error is no table."""
+        """Return an error as JSON, since an error is not a table."""
         return _dump_json(data)
 
 
@@ -125,17 +125,17 @@ class StudioJsonParser(JSONParser):
 
 def _check_limits(value: Any) -> None:
     """Raise `ParseError` for JSON that neither a file nor a table can store."""
-    level, left = [value], scanner.MAX_SCANNED
+    level, remaining = [value], scanner.MAX_SCANNED
     for _ in range(scanner.MAX_DEPTH + 1):
-        left -= sum(len(each) for each in level if isinstance(each, dict | list))
-        if left < 0:
+        remaining -= sum(len(each) for each in level if isinstance(each, dict | list))
+        if remaining < 0:
             raise ParseError(TOO_MANY)
         for each in level:
             for value in each if isinstance(each, dict) else (each,):
                 problem = storable_values.describe_problem(value)
                 if problem is not None:
                     raise ParseError(f"The body {problem}")
-        level = [below for each in level for below in _children(each)]
+        level = [child for each in level for child in _children(each)]
         if not level:
             return
     raise ParseError(TOO_DEEP)
@@ -169,7 +169,7 @@ class LegacyYamlParser(YamlParser):
 
 
 def load_yaml(content: bytes) -> Any:
-    """Return the data of a YAML text; raises `ParseError` with the place."""
+    """Return the data of a YAML text; raises `ParseError` with the position."""
     try:
         source = reader.parse_source(content, "body")
         tree = entry_texts.verbatim_tree(source)
@@ -196,10 +196,10 @@ def dump_readable_yaml(data: Any) -> str:
 
     Writing YAML takes seconds and many megabytes of memory for each megabyte.
     """
-    told = _dump_json(data)
-    if len(told) > MAX_YAML_BYTES:
+    json_bytes = _dump_json(data)
+    if len(json_bytes) > MAX_YAML_BYTES:
         return _dump_json(data, orjson.OPT_INDENT_2).decode()
-    return dump_yaml(orjson.loads(told))
+    return dump_yaml(orjson.loads(json_bytes))
 
 
 def _with_block_texts(value: Any) -> Any:
@@ -207,11 +207,11 @@ def _with_block_texts(value: Any) -> Any:
         return {key: _with_block_texts(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [_with_block_texts(entry) for entry in value]
-    if isinstance(value, str) and "\n" in value and _fits_a_block(value):
+    if isinstance(value, str) and "\n" in value and _fits_block(value):
         return LiteralScalarString(value)
     return value
 
 
-def _fits_a_block(text: str) -> bool:
+def _fits_block(text: str) -> bool:
     # A block has no escapes for control characters, and YAML does not allow them.
     return all(character in "\n\t" or character.isprintable() for character in text)

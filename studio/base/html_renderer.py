@@ -11,9 +11,9 @@ from studio.base import formats
 from studio.base.admin_site import site
 from studio.base.formats import DataRenderer
 
-REFUSED_TEMPLATE = "studio/errors/request_error.html"
-PLAIN_TEMPLATE = "studio/data.html"
-"""For endpoints without a page that a browser opens nevertheless."""
+ERROR_TEMPLATE = "studio/errors/request_error.html"
+DATA_TEMPLATE = "studio/data.html"
+"""For endpoints without a page that are opened in a browser."""
 RESERVED_CONTEXT_KEYS = {
     "colors",
     "csrf_token",
@@ -23,7 +23,7 @@ RESERVED_CONTEXT_KEYS = {
     "styles",
     "user",
 }
-"""Keys that the shell's templates use; the data's own is at `response_data.user`."""
+"""Keys that the shell's templates use; data with these keys is at `response_data`."""
 
 
 class HtmlRenderer(DataRenderer):
@@ -37,18 +37,20 @@ class HtmlRenderer(DataRenderer):
         view, request = context["view"], context["request"]
         response = context["response"]
         if response.exception:
-            template, shown = _refused_page(view, data, response.status_code)
+            template, page = _error_page(view, data, response.status_code)
         else:
-            template, shown = _success_page(view, data, response)
+            template, page = _success_page(view, data, response)
         shell = {
             **site.each_context(request._request),
             "title": view.title or "Data",
             "breadcrumbs": view.breadcrumbs,
             "is_operator": site.is_operator(request._request),
         }
-        own = {name: shown[name] for name in shown.keys() - RESERVED_CONTEXT_KEYS}
+        fields = {name: page[name] for name in page.keys() - RESERVED_CONTEXT_KEYS}
         text: str = loader.render_to_string(
-            template, {**shell, **own, "response_data": shown}, request=request._request
+            template,
+            {**shell, **fields, "response_data": page},
+            request=request._request,
         )
         return text
 
@@ -56,12 +58,12 @@ class HtmlRenderer(DataRenderer):
 def _success_page(view: Any, data: Any, response: Any) -> tuple[str, dict[str, Any]]:
     template = getattr(response, "template", None) or view.template
     if not template:
-        return PLAIN_TEMPLATE, {"yaml": formats.dump_readable_yaml(data)}
-    shown = _context(data)
-    page = getattr(response, "page", None)
-    if page is not None:
-        shown.update(page())
-    return template, shown
+        return DATA_TEMPLATE, {"yaml": formats.dump_readable_yaml(data)}
+    context = _context(data)
+    load_context = getattr(response, "page", None)
+    if load_context is not None:
+        context.update(load_context())
+    return template, context
 
 
 def _context(data: Any) -> dict[str, Any]:
@@ -70,35 +72,40 @@ def _context(data: Any) -> dict[str, Any]:
     return {} if data is None else {"data": data}
 
 
-def _refused_page(view: Any, data: Any, status: int) -> tuple[str, Mapping[str, Any]]:
-    """Return the refused form with the typed values, or an error page."""
+def _error_page(view: Any, data: Any, status: int) -> tuple[str, Mapping[str, Any]]:
+    """Return the refused form with the submitted values, or an error page."""
     error = data["error"]
-    filled = _refused_form_context(view) if view.is_form else None
-    if filled is None:
-        return REFUSED_TEMPLATE, {
+    form = _refused_form_context(view) if view.is_form else None
+    if form is None:
+        return ERROR_TEMPLATE, {
             "error": error,
             "title": error_title(status),
         }
-    return view.template, {**filled, "error": error}
+    return view.template, {**form, "error": error}
 
 
 def _refused_form_context(view: Any) -> Mapping[str, Any] | None:
     try:
-        filled: Mapping[str, Any] | None = view.refused_form_context()
+        form: Mapping[str, Any] | None = view.refused_form_context()
     except (APIException, SuspiciousOperation):
-        return None  # The typed values cannot be read.
-    return filled
+        return None  # The form is unreadable.
+    return form
 
 
 ERROR_TITLES = {
+    400: "Invalid request",
     403: "Not allowed",
     404: "Not found",
-    409: "Changed meanwhile",
-    500: "That failed",
-    503: "Not available",
+    405: "Method not allowed",
+    406: "Format not available",
+    409: "Edit conflict",
+    422: "Invalid configuration",
+    429: "Too many requests",
+    500: "Server error",
+    503: "Unavailable",
 }
 
 
 def error_title(status: int) -> str:
     """Return the title of an error page."""
-    return ERROR_TITLES.get(status, "That does not work")
+    return ERROR_TITLES.get(status, "Request failed")

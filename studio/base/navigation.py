@@ -9,7 +9,7 @@ class MenuItem(NamedTuple):
     title: str
     path: str
     icon: str
-    """The name of a Material Symbol; the shell includes the font."""
+    """The name of a Material Symbol, whose font the shell includes."""
     related_paths: tuple[str, ...] = ()
     """Pages outside the menu that belong to this item."""
 
@@ -26,7 +26,10 @@ class MenuItem(NamedTuple):
 
 
 SECTION_PAGES = (
-    *("/admin/auth", "/admin/memory/settings", "/admin/providers", "/admin/storage"),
+    "/admin/auth",
+    "/admin/memory/settings",
+    "/admin/providers",
+    "/admin/storage",
     "/admin/telemetry",
 )
 """Sections of the file that have their own page."""
@@ -64,7 +67,7 @@ GROUPS: dict[str, tuple[MenuItem, ...]] = {
 
 def sidebar(request: Any) -> list[dict[str, Any]]:
     """Return the menu in the shell's format; `UNFOLD` names this function."""
-    here = find_menu_item(request.path)
+    current = find_menu_item(request.path)
     return [
         {
             "title": group,
@@ -73,7 +76,7 @@ def sidebar(request: Any) -> list[dict[str, Any]]:
                     "title": entry.title,
                     "icon": entry.icon,
                     "link": entry.path,
-                    "active": (group, entry) == here,
+                    "active": (group, entry) == current,
                 }
                 for entry in entries
             ],
@@ -84,13 +87,13 @@ def sidebar(request: Any) -> list[dict[str, Any]]:
 
 def find_menu_item(path: str) -> tuple[str, MenuItem] | None:
     """Return the menu group and item of a page, if any."""
-    places = [(group, entry) for group, all_ in GROUPS.items() for entry in all_]
-    nearest = max(places, key=lambda place: place[1].matched_length(path))
-    return nearest if nearest[1].matched_length(path) else None
+    items = [(group, item) for group, entries in GROUPS.items() for item in entries]
+    best = max(items, key=lambda each: each[1].matched_length(path))
+    return best if best[1].matched_length(path) else None
 
 
-def _is_within(path: str, place: str) -> bool:
-    """Return whether a page is below another one."""
-    if place == "/admin/":
-        return path == place
-    return path == place or path.startswith(f"{place.rstrip('/')}/")
+def _is_within(path: str, parent: str) -> bool:
+    """Return whether a page is another one or below it."""
+    if parent == "/admin/":
+        return path == parent
+    return path == parent or path.startswith(f"{parent.rstrip('/')}/")

@@ -16,4 +16,4 @@ class NotFoundView(StudioView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Raise the error, whatever the method."""
         super().initial(request, *args, **kwargs)
-        raise NotFound("There is no such page in the studio; begin at /admin/")
+        raise NotFound("The studio has no such page. Its home page is /admin/")

@@ -27,15 +27,15 @@ def parse_cursor(text: str | None, key: type[Key]) -> tuple[datetime, Key] | Non
         return None
     at, _, rest = text.partition("~")
     try:
-        found = datetime.fromisoformat(at)
-        if found.tzinfo is None:
+        instant = datetime.fromisoformat(at)
+        if instant.tzinfo is None:
             raise ValueError
         last: Any = key(rest)  # type: ignore[call-arg]  # int and UUID take a text
         if storable_values.describe_problem(last) is not None:
             raise ValueError
         # Fails for an instant before the first or after the last year in UTC.
-        return found.astimezone(UTC), last
+        return instant.astimezone(UTC), last
     except (ValueError, OverflowError):
         raise Invalid(
-            "'after' must be the last_id of the page before", param="after"
+            "'after' must be the last_id of the previous page", param="after"
         ) from None

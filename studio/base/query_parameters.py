@@ -6,11 +6,11 @@ from core.errors import Invalid
 from studio.base.views import StudioView
 
 
-def query_choice(face: StudioView, name: str, known: tuple[str, ...]) -> Any:
+def query_choice(view: StudioView, name: str, choices: tuple[str, ...]) -> Any:
     """Return the parameter's value, one of `choices`, or None; raises `Invalid`."""
-    given = face.request.query_params.get(name)
-    if not given:
+    value = view.request.query_params.get(name)
+    if not value:
         return None
-    if given not in known:
-        raise Invalid(f"'{name}' must be one of {', '.join(known)}", param=name)
-    return given
+    if value not in choices:
+        raise Invalid(f"'{name}' must be one of {', '.join(choices)}", param=name)
+    return value

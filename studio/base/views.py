@@ -15,13 +15,16 @@ scripts can do everything that a page can.
 
         @extend_schema(request=Greeting, responses={201: Greeting})
         def post(self, request: Request) -> HttpResponseBase:
-            made = greetings.add(self.parse_body(Greeting), by=self.actor())
+            greeting = greetings.add(self.parse_body(Greeting), by=self.actor())
             return self.confirm_change(
-                made, message="Saved the greeting", to="/admin/greetings", status=201
+                greeting,
+                message="Greeting saved",
+                redirect_to="/admin/greetings",
+                status=201,
             )
 
-Templates use the data's keys as variables, and all of the data as `answer`. Browsers
-send forms by POST; a hidden `_method` field names the intended method.
+Templates use the data's keys as variables, and all of the data as `response_data`.
+Browsers send forms by POST; a hidden `_method` field names the intended method.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -84,12 +87,12 @@ class RolePermission(BasePermission):
         role = roles.role_of(request.user)
         if role is None:
             raise RoleRequired(
-                "You have no role in the studio; ask an operator for one"
+                "Your account has no role in the studio; ask an operator for one"
             )
-        only_looks = request.method in ("GET", "HEAD", "OPTIONS")
-        if role is not Role.OPERATOR and (view.operator_only or not only_looks):
+        is_read_only = request.method in ("GET", "HEAD", "OPTIONS")
+        if role is not Role.OPERATOR and (view.operator_only or not is_read_only):
             raise RoleRequired(
-                "Viewers look; ask an operator to change this, or for it"
+                "Only operators may do this; ask one for the change, or for the role"
             )
         return True
 
@@ -139,11 +142,11 @@ class StudioView(APIView):
             csrf.check_csrf(request)
         except (Denied, Invalid) as exc:
             self._refusal = exc
-        is_sent = request.method == "POST" and request.content_type in FORM_TYPES
-        if is_sent and not isinstance(self._refusal, Invalid):
+        is_form_post = request.method == "POST" and request.content_type in FORM_TYPES
+        if is_form_post and not isinstance(self._refusal, Invalid):
             request.method = request.POST.get(METHOD_FIELD, "POST").upper()
-        answer: HttpResponseBase = super().dispatch(request, *args, **kwargs)
-        return answer
+        response: HttpResponseBase = super().dispatch(request, *args, **kwargs)
+        return response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse forbidden requests, in the requested format."""
@@ -187,7 +190,7 @@ class StudioView(APIView):
     def refused_form_context(self) -> Mapping[str, Any] | None:
         """Return the context of `template` after the form was refused.
 
-        It holds the typed values; the caller adds `error`. None shows an error page
+        It has the submitted values; the caller adds `error`. None shows an error page
         instead.
         """
         return None
@@ -210,11 +213,11 @@ class StudioView(APIView):
 
     def expected_version(self) -> str:
         """Return the version that the client has seen; "" if it sends none."""
-        said = self.request.headers.get("If-Match", "").strip('W/" ')
-        said = said or self.request.query_params.get(VERSION_FIELD, "")
-        if not said and self.is_form:
-            said = str(self._form_fields().get(VERSION_FIELD, ""))
-        return "" if said == "*" else said
+        version = self.request.headers.get("If-Match", "").strip('W/" ')
+        version = version or self.request.query_params.get(VERSION_FIELD, "")
+        if not version and self.is_form:
+            version = str(self._form_fields().get(VERSION_FIELD, ""))
+        return "" if version == "*" else version
 
     def is_yaml_text(self) -> bool:
         """Return whether the body is YAML text, not data."""
@@ -244,7 +247,7 @@ class StudioView(APIView):
         data = self.body_data()
         if not isinstance(data, dict):
             return {}
-        return {name: it for name, it in data.items() if name != VERSION_FIELD}
+        return {name: value for name, value in data.items() if name != VERSION_FIELD}
 
     def body_data(self) -> Any:
         """Return the body's data; for a form its fields or its YAML field's data."""
@@ -272,11 +275,12 @@ class StudioView(APIView):
         """Validate the query, without empty values; raises as `parse_body` does."""
         query = self.request.query_params
         return _validate(
-            shape, {n: query[n] for n in query if query[n] and n != "format"}
+            shape,
+            {name: query[name] for name in query if query[name] and name != "format"},
         )
 
     def query_int(
-        self, name: str, *, default: int, least: int = 1, most: int = 1000
+        self, name: str, *, default: int, minimum: int = 1, maximum: int = 1000
     ) -> int:
         """Return an integer from the query; raises `Invalid`."""
         text = self.request.query_params.get(name, "")
@@ -284,9 +288,10 @@ class StudioView(APIView):
             return default
         # Python refuses to read thousands of digits.
         is_number = text.isdecimal() and len(text) <= MAX_DIGITS
-        if not is_number or not least <= int(text) <= most:
+        if not is_number or not minimum <= int(text) <= maximum:
             raise Invalid(
-                f"'{name}' must be a whole number from {least} to {most}", param=name
+                f"'{name}' must be a whole number from {minimum} to {maximum}",
+                param=name,
             )
         return int(text)
 
@@ -296,10 +301,10 @@ def _check_form(request: HttpRequest) -> None:
     try:
         fields, files = _read_form(request)
     except (MultiPartParserError, SuspiciousOperation) as exc:
-        raise Invalid(f"The form cannot be read: {exc}") from exc
+        raise Invalid(f"Invalid form: {exc}") from exc
     for name in files:
         raise Invalid(
-            "The form has a file, and none is accepted: send its text as a field",
+            "The form has a file, which is not accepted; send its text as a field",
             param=escape_and_truncate(name),
         )
     for name, values in fields.lists():
@@ -315,8 +320,8 @@ def _read_form(request: HttpRequest) -> tuple[QueryDict, Mapping[str, Any]]:
         return request.POST, request.FILES
     if request.content_type == MULTIPART and request.body:
         raise Invalid(
-            "A form of several parts is sent with POST; name another method in its "
-            f"field {METHOD_FIELD}, or send the fields as JSON or YAML"
+            "Send multipart forms with POST, with another method in the field "
+            f"{METHOD_FIELD}, or send the fields as JSON or YAML"
         )
     return QueryDict(request.body), {}
 
@@ -327,8 +332,8 @@ def _validate(shape: type[Shape], data: Any) -> Shape:
         return shape.model_validate(data)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"]))
+        location = ".".join(map(str, first["loc"]))
         raise Invalid(
-            f"{place}: {first['msg']}" if place else first["msg"],
-            param=place or None,
+            f"{location}: {first['msg']}" if location else first["msg"],
+            param=location or None,
         ) from exc

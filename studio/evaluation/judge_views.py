@@ -146,7 +146,7 @@ class JudgeScoresView(JudgeView):
             name,
             criterion=query.get("criterion") or None,
             agent=query.get("agent") or None,
-            max_score=self.query_int("max", default=10, least=0, most=10)
+            max_score=self.query_int("max", default=10, minimum=0, maximum=10)
             if has_max
             else None,
             after=parse_cursor(query.get("after"), int),

@@ -130,7 +130,7 @@ class SmokeRunView(StudioView):
         run = run_queries.find_run(id)
         if run_queries.is_judging(run.batch) and verdicts.close_judged_runs():
             run = run_queries.find_run(id)
-        start = self.query_int("from", default=0, least=0, most=100_000)
+        start = self.query_int("from", default=0, minimum=0, maximum=100_000)
         self.title = f"Run {run.repetition} of {run.test}"
         address = f"{SMOKE_URL}/{quote(run.test, safe='')}"
         self.breadcrumbs = [("Smoke tests", SMOKE_URL), (run.test, address)]

@@ -36,61 +36,61 @@ FAILED_SIGN_INS_URL = f"/admin/audit?action={failed_logins.ACTION}"
 
 
 class Alert(BaseModel):
-    """One alert."""
+    """An alert."""
 
     level: str = Field(description="`bad` or `warn`.")
     message: str
-    details: str = Field("", description="Why, or what to do.")
+    details: str = Field("", description="The cause, or the remedy.")
     address: str = Field("", description="The page about it.")
 
 
-def list_alerts(glance: ActivitySummary, since: datetime) -> list[Alert]:
+def list_alerts(activity: ActivitySummary, since: datetime) -> list[Alert]:
     """Return all alerts, most severe first."""
     config = live.current()
     found = [
         *_configuration_alerts(config),
-        *_turn_alerts(glance),
+        *_turn_alerts(activity),
         *_sign_in_alerts(since + LAST_HOUR_OFFSET),
         *map(_task_alert, failed_tasks(since)),
         *_extraction_alerts(since),
-        *_price_alerts(config, glance),
+        *_price_alerts(config, activity),
         *_recording_alerts(config),
     ]
     return sorted(found, key=lambda each: each.level != "bad")
 
 
 def _configuration_alerts(config: Config) -> Iterator[Alert]:
-    if wrong := live.file_error():
+    if error := live.file_error():
         yield Alert(
             level="bad",
-            message=f"{config.path.name} is not valid: what it said before runs",
-            details=str(wrong.problems[0]),
+            message=f"{config.path.name} is invalid; the last valid version is in use",
+            details=str(error.problems[0]),
             address="/admin/config/edit",
         )
-    for aside in config.rejected_overrides:
+    for override in config.rejected_overrides:
         yield Alert(
             level="bad",
-            message=f"{resolution.rejected_label(aside)} does not fit the file, "
-            "so it does not run",
-            details=aside.problems[0].message,
-            address=BY_SECTION[aside.section].entry_url(aside.name),
+            message=f"{resolution.rejected_label(override)} does not fit the file "
+            "and is not in use",
+            details=override.problems[0].message,
+            address=BY_SECTION[override.section].entry_url(override.name),
         )
-    if waiting := live.pending_restart():
+    if sections := live.pending_restart():
         yield Alert(
             level="warn",
-            message=f"Restart to apply what changed in {', '.join(waiting)}",
-            details="`manage.py restart` does it once running replies have ended.",
+            message=f"Restart required to apply changes in {', '.join(sections)}",
+            details="`manage.py restart` waits for running replies.",
             address="/admin/settings",
         )
 
 
-def _turn_alerts(glance: ActivitySummary) -> Iterator[Alert]:
-    if glance.errors and (glance.error_rate or 0) >= ERROR_RATE_THRESHOLD:
-        worst = max(glance.agents, key=lambda each: each.errors)
+def _turn_alerts(activity: ActivitySummary) -> Iterator[Alert]:
+    if activity.errors and (activity.error_rate or 0) >= ERROR_RATE_THRESHOLD:
+        worst = max(activity.agents, key=lambda each: each.errors)
         yield Alert(
             level="bad",
-            message=f"{glance.errors:,} of {glance.turns:,} turns failed",
-            details=f"{worst.errors:,} of them asked {worst.agent}.",
+            message=f"{activity.errors:,} of {activity.turns:,} turns failed",
+            details=f"{worst.errors:,} of them by {worst.agent}.",
             address="/admin/turns?outcome=error",
         )
 
@@ -103,8 +103,8 @@ def _sign_in_alerts(since: datetime) -> Iterator[Alert]:
             level="warn",
             message=f"{burst} in the last hour",
             details=f"{SCOPE_LABELS.get(burst.scope, burst.scope)}. "
-            "Further ones are delayed. If nobody mistyped, somebody guesses: take "
-            "a long, random password.",
+            "Further attempts are delayed. If these are not typing errors, an attacker "
+            "may be guessing: choose a long, random password.",
             address=FAILED_SIGN_INS_URL,
         )
     if rest := bursts[BURSTS_SHOWN:]:
@@ -131,15 +131,15 @@ class FailedTasks:
 def failed_tasks(since: datetime) -> list[FailedTasks]:
     """Return the failed tasks created since an instant, most frequent first."""
     failed = Task.objects.filter(created_at__gte=since, state=Task.State.ERRORED)
-    who = Case(When(kind=judge_queue.KIND, then=F("origin")), default=F("agent"))
-    rows = failed.values("kind", who=who).annotate(
+    subject = Case(When(kind=judge_queue.KIND, then=F("origin")), default=F("agent"))
+    rows = failed.values("kind", subject=subject).annotate(
         count=Count("id"), last_at=Max("created_at")
     )
     return [
         FailedTasks(kind, judge_queue.judge_of_origin(name), count, last_at)
-        for kind, name, count, last_at in rows.order_by("-count", "who").values_list(
-            "kind", "who", "count", "last_at"
-        )
+        for kind, name, count, last_at in rows.order_by(
+            "-count", "subject"
+        ).values_list("kind", "subject", "count", "last_at")
     ]
 
 
@@ -150,7 +150,7 @@ def _task_alert(task: FailedTasks) -> Alert:
         return Alert(
             level="bad",
             message=f"Judge '{task.name}' could not score {task.count:,} {replies}",
-            details="Its page says why, and asks it again.",
+            details="Its page shows the reasons and retries them.",
             address=f"/admin/judges/{name}",
         )
     tasks = "task" if task.count == 1 else "tasks"
@@ -171,22 +171,22 @@ def _extraction_alerts(since: datetime) -> Iterator[Alert]:
         )
 
 
-def _price_alerts(config: Config, glance: ActivitySummary) -> Iterator[Alert]:
-    unpriced = {each.agent: each.unpriced for each in glance.agents if each.unpriced}
+def _price_alerts(config: Config, activity: ActivitySummary) -> Iterator[Alert]:
+    unpriced = {each.agent: each.unpriced for each in activity.agents if each.unpriced}
     if not unpriced:
         return
-    known = config.get(AGENTS)
+    agents = config.get(AGENTS)
     models = sorted(
         f"{agent.provider}/{agent.model}"
-        for agent in map(known.get, unpriced)
+        for agent in map(agents.get, unpriced)
         if agent is not None
     )
     yield Alert(
         level="warn",
-        message="1 turn costs more than is known"
-        if glance.unpriced == 1
-        else f"{glance.unpriced:,} turns cost more than is known",
-        details=f"Give prices: for {', '.join(dict.fromkeys(models))}."
+        message="1 turn has no price"
+        if activity.unpriced == 1
+        else f"{activity.unpriced:,} turns have no price",
+        details=f"Add one for {', '.join(dict.fromkeys(models))} under prices:."
         if models
         else "",
         address="/admin/spend?by=model",
@@ -197,7 +197,7 @@ def _recording_alerts(config: Config) -> Iterator[Alert]:
     if not config.get(TELEMETRY).sqlite.enabled:
         yield Alert(
             level="warn",
-            message="Turns are not recorded, so there is little to see here",
+            message="Turns are not recorded, so most figures are empty",
             details="Set telemetry: {sqlite: {enabled: true}}.",
             address="/admin/telemetry",
         )

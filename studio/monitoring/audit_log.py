@@ -43,13 +43,19 @@ class AuditLogView(StudioView):
     template = "studio/monitoring/audit.html"
 
     @extend_schema(
-        summary="List what was changed",
+        summary="List audit entries",
         parameters=[
-            OpenApiParameter("action", str, description="`token` is all of a family."),
-            OpenApiParameter("actor", str, description="A part of who did it."),
-            OpenApiParameter("target", str, description="A part of what it was."),
+            OpenApiParameter(
+                "action",
+                str,
+                description="An action or a prefix: `token` matches all token actions.",
+            ),
+            OpenApiParameter("actor", str, description="A part of the actor."),
+            OpenApiParameter("target", str, description="A part of the target."),
             OpenApiParameter("since", str, description="`2026-12-31`, `90d`, `12h`."),
-            OpenApiParameter("after", str, description="The last_id of a page."),
+            OpenApiParameter(
+                "after", str, description="The `last_id` of the previous page."
+            ),
             OpenApiParameter("limit", int, description="50 by default, at most 500."),
         ],
         responses=AuditLogEntryList,
@@ -64,8 +70,8 @@ class AuditLogView(StudioView):
             target=query.get("target") or None,
             since=time_parsing.parse_past(since, datetime.now(UTC)) if since else None,
             after=parse_cursor(query.get("after"), int),
-            limit=self.query_int("limit", default=50, most=500),
+            limit=self.query_int("limit", default=50, maximum=500),
         )
         last = (entries[-1].at, entries[-1].pk) if entries else None
-        told = [formatting.as_json(entry) for entry in entries]
-        return self.respond(serialize_page(told, has_more=has_more, last=last))
+        data = [formatting.as_json(entry) for entry in entries]
+        return self.respond(serialize_page(data, has_more=has_more, last=last))

@@ -16,9 +16,9 @@ class ChartBar:
 
     share: float
     """The height relative to the highest bar, from 0 to 1."""
-    bad_share: float
+    failed_share: float
     """The failed part of the bar."""
-    part: float
+    dark_share: float
     """The darker part of the bar."""
     label: str
     """The tooltip."""
@@ -42,78 +42,79 @@ class BarChart:
 
 def build_chart(
     title: str,
-    of: Sequence[T],
+    items: Sequence[T],
     value: Callable[[T], float],
     *,
-    when: Callable[[T], str],
-    said: Callable[[T], str],
-    written: Callable[[float], str] = short,
-    bad: Callable[[T], float] = lambda _: 0,
-    part: Callable[[T], float] = lambda _: 0,
+    describe_time: Callable[[T], str],
+    describe_value: Callable[[T], str],
+    format_peak: Callable[[float], str] = short,
+    failed: Callable[[T], float] = lambda _: 0,
+    dark: Callable[[T], float] = lambda _: 0,
     tick: Callable[[T], str] = lambda _: "",
 ) -> BarChart:
-    """Return a chart of values; `bad` is the failed part of each, `part` the darker
-    one."""
-    values = [value(each) for each in of]
+    """Return a chart of the values; `failed` and `dark` are parts of each value."""
+    values = [value(each) for each in items]
     peak = max(values, default=0)
     bars = [
         ChartBar(
             round(height / peak, 4) if peak else 0,
-            round(bad(each) / height, 4) if height else 0,
-            round(part(each) / height, 4) if height else 0,
-            f"{when(each)}: {said(each)}",
+            round(failed(each) / height, 4) if height else 0,
+            round(dark(each) / height, 4) if height else 0,
+            f"{describe_time(each)}: {describe_value(each)}",
             tick(each),
         )
-        for each, height in zip(of, values, strict=True)
+        for each, height in zip(items, values, strict=True)
     ]
-    return BarChart(title, written(peak), bars)
+    return BarChart(title, format_peak(peak), bars)
 
 
 def hourly_charts(hours: Sequence[HourStats]) -> list[BarChart]:
     """Return the charts of the last hours, in the order of the page's tiles."""
 
     def by_hour(
-        title: str, value: Callable[[HourStats], float], **more: Any
+        title: str, value: Callable[[HourStats], float], **options: Any
     ) -> BarChart:
         return build_chart(
-            title, hours, value, when=_hour_label, tick=_tick_label, **more
+            title, hours, value, describe_time=_hour_label, tick=_tick_label, **options
         )
 
     return [
         by_hour(
             "Turns",
             lambda each: each.turns,
-            said=lambda each: _turns_label(each.turns, each.errors),
-            bad=lambda each: each.errors,
+            describe_value=lambda each: _turns_label(each.turns, each.errors),
+            failed=lambda each: each.errors,
         ),
         by_hour(
             "Users",
             lambda each: each.users,
-            said=lambda each: f"{count(each.users)} user{_plural_suffix(each.users)}",
+            describe_value=lambda each: (
+                f"{count(each.users)} user{_plural_suffix(each.users)}"
+            ),
         ),
         by_hour(
             "Tokens",
             lambda each: each.tokens,
-            said=lambda each: f"{count(each.tokens)} tokens",
+            describe_value=lambda each: f"{count(each.tokens)} tokens",
         ),
         by_hour(
             "Cost",
             lambda each: each.micro_usd,
-            said=lambda each: cost_label(each.micro_usd, each.unpriced),
-            written=lambda micro: usd(int(micro)),
+            describe_value=lambda each: cost_label(each.micro_usd, each.unpriced),
+            format_peak=lambda micro: usd(int(micro)),
         ),
         by_hour(
             "Errors",
             lambda each: each.errors,
-            said=lambda each: _turns_label(each.turns, each.errors),
-            bad=lambda each: each.errors,
+            describe_value=lambda each: _turns_label(each.turns, each.errors),
+            failed=lambda each: each.errors,
         ),
         by_hour(
             "Time",
             lambda each: each.p95_seconds or 0,
-            said=_time_label,
-            part=lambda each: each.p50_seconds or 0,
-            written=lambda most: f"{seconds(most)}, dark the median",
+            describe_value=_time_label,
+            dark=lambda each: each.p50_seconds or 0,
+            format_peak=lambda peak: f"{seconds(peak)}; p95 (light) and median (dark)",
         ),
     ]
 
@@ -127,13 +128,12 @@ def _tick_label(each: HourStats) -> str:
 
 
 def _turns_label(turns: int, errors: int) -> str:
-    said = f"{count(turns)} turn{_plural_suffix(turns)}"
-    return f"{said}, {count(errors)} failed" if errors else said
+    label = f"{count(turns)} turn{_plural_suffix(turns)}"
+    return f"{label}, {count(errors)} failed" if errors else label
 
 
 def _time_label(each: HourStats) -> str:
-    half, most = seconds(each.p50_seconds), seconds(each.p95_seconds)
-    return f"half within {half}, 95 % within {most}"
+    return f"median {seconds(each.p50_seconds)}, p95 {seconds(each.p95_seconds)}"
 
 
 def _plural_suffix(number: int) -> str:
@@ -141,6 +141,6 @@ def _plural_suffix(number: int) -> str:
 
 
 def cost_label(micro_usd: int, unpriced: int) -> str:
-    """Return the cost as text, with a note about unknown costs."""
-    said = usd(micro_usd) if micro_usd or not unpriced else "unknown"
-    return f"{said}, {count(unpriced)} of unknown price" if unpriced else said
+    """Return the cost as text, with the number of turns unpriced."""
+    label = usd(micro_usd) if micro_usd or not unpriced else "unknown"
+    return f"{label}, {count(unpriced)} unpriced" if unpriced else label

@@ -30,11 +30,11 @@ class HomeFigures(BaseModel):
 
     turns: int
     errors: int
-    cancelled: int = Field(description="Their client left.")
+    cancelled: int = Field(description="The client disconnected.")
     input_tokens: int
     output_tokens: int
-    micro_usd: int = Field(description="As far as it is known.")
-    unpriced: int = Field(description="Turns that cost more than is known.")
+    micro_usd: int = Field(description="Without the unpriced turns.")
+    unpriced: int = Field(description="Turns without a price.")
 
 
 class HomeHour(HomeFigures):
@@ -47,15 +47,15 @@ class HomeHour(HomeFigures):
 
 
 class HomeAgent(HomeFigures):
-    """One agent, including those without recent turns."""
+    """An agent, with or without recent turns."""
 
     agent: str
-    model: str | None = Field(description="None where nothing runs under the name.")
+    model: str | None = Field(description="Null if it is not configured.")
     label: Literal["yaml", "dynamic", "override", "tombstoned"] | None
     error_rate: float | None
     p50_seconds: float | None
     p95_seconds: float | None
-    score: float | None = Field(description="The mean of all its judges said.")
+    score: float | None = Field(description="The mean of all its scores.")
     scores: int
 
 
@@ -72,10 +72,10 @@ class HomeFailedTurn(BaseModel):
 class HomeDay(HomeFigures):
     """The last 24 hours."""
 
-    object: Literal["glance"] = "glance"
+    object: Literal["activity"] = "activity"
     since: datetime
     users: int
-    trials: int = Field(description="Turns of shadow variants, in no other figure.")
+    shadow_runs: int = Field(description="Not included in the other figures.")
     judges_micro_usd: int
     judges_unpriced: int
     p50_seconds: float | None
@@ -92,39 +92,41 @@ class HomeView(StudioView):
     title = "Home"
     template = "studio/monitoring/home.html"
 
-    @extend_schema(summary="The last 24 hours at a glance", responses=HomeDay)
+    @extend_schema(summary="Show the last 24 hours", responses=HomeDay)
     def get(self, request: Request) -> Response:
         """Return the last 24 hours: figures, agents, and alerts."""
         now = datetime.now(UTC)
-        seen = recent_activity.summarize_since(now - DAY, now)
-        return self.respond(serialize_day(seen), page=lambda: page_context(seen))
+        activity = recent_activity.summarize_since(now - DAY, now)
+        return self.respond(
+            serialize_day(activity), page=lambda: page_context(activity)
+        )
 
 
-def serialize_day(seen: ActivitySummary) -> dict[str, Any]:
+def serialize_day(activity: ActivitySummary) -> dict[str, Any]:
     """Return the figures for scripts."""
-    since = seen.since
+    since = activity.since
     failed, _ = turn_store.page_turns(
         outcome="error", since=since, limit=FAILURES_SHOWN
     )
     return {
-        "object": "glance",
+        "object": "activity",
         "since": since,
-        **_serialize_figures(seen),
-        "users": seen.users,
-        "trials": seen.shadow_runs,
-        "judges_micro_usd": seen.judges_micro_usd,
-        "judges_unpriced": seen.judges_unpriced,
-        "p50_seconds": seen.p50_seconds,
-        "p95_seconds": seen.p95_seconds,
-        "hours": [_serialize_hour(each) for each in seen.hours],
-        "agents": _serialize_agents(seen, since),
-        "alerts": [each.model_dump() for each in alerts.list_alerts(seen, since)],
+        **_serialize_figures(activity),
+        "users": activity.users,
+        "shadow_runs": activity.shadow_runs,
+        "judges_micro_usd": activity.judges_micro_usd,
+        "judges_unpriced": activity.judges_unpriced,
+        "p50_seconds": activity.p50_seconds,
+        "p95_seconds": activity.p95_seconds,
+        "hours": [_serialize_hour(each) for each in activity.hours],
+        "agents": _serialize_agents(activity, since),
+        "alerts": [each.model_dump() for each in alerts.list_alerts(activity, since)],
         "recent_errors": [_serialize_failed_turn(turn) for turn in failed],
     }
 
 
-def _serialize_figures(seen: recent_activity.TurnStats) -> dict[str, Any]:
-    return {name: getattr(seen, name) for name in HomeFigures.model_fields}
+def _serialize_figures(stats: recent_activity.TurnStats) -> dict[str, Any]:
+    return {name: getattr(stats, name) for name in HomeFigures.model_fields}
 
 
 def _serialize_hour(each: HourStats) -> dict[str, Any]:
@@ -132,17 +134,23 @@ def _serialize_hour(each: HourStats) -> dict[str, Any]:
     return {"at": each.at, **_serialize_figures(each), "users": each.users, **times}
 
 
-def _serialize_agents(seen: ActivitySummary, since: datetime) -> list[dict[str, Any]]:
+def _serialize_agents(
+    activity: ActivitySummary, since: datetime
+) -> list[dict[str, Any]]:
     """Return all configured or recorded agents, busiest first."""
-    judged = scores.overall_stats_by_agent(since)
-    known = {entry.name: entry for entry in overridable_entries.list_entries(AGENTS)}
-    busy = {each.agent: each for each in seen.agents}
-    found = []
-    for name in [*busy, *(name for name in known if name not in busy)]:
-        entry, figures = known.get(name), busy.get(name, AgentStats(agent=name))
-        given = judged.get(name, scores.NO_SCORES)
+    scores_by_agent = scores.overall_stats_by_agent(since)
+    entries = {entry.name: entry for entry in overridable_entries.list_entries(AGENTS)}
+    stats_by_agent = {each.agent: each for each in activity.agents}
+    agents = []
+    for name in [
+        *stats_by_agent,
+        *(name for name in entries if name not in stats_by_agent),
+    ]:
+        entry = entries.get(name)
+        figures = stats_by_agent.get(name, AgentStats(agent=name))
+        judged = scores_by_agent.get(name, scores.NO_SCORES)
         value = None if entry is None else entry.value
-        found.append(
+        agents.append(
             {
                 "agent": name,
                 "model": None if value is None else f"{value.provider}/{value.model}",
@@ -151,11 +159,11 @@ def _serialize_agents(seen: ActivitySummary, since: datetime) -> list[dict[str, 
                 "error_rate": figures.error_rate,
                 "p50_seconds": figures.p50_seconds,
                 "p95_seconds": figures.p95_seconds,
-                "score": given.mean if given.count else None,
-                "scores": given.count,
+                "score": judged.mean if judged.count else None,
+                "scores": judged.count,
             }
         )
-    return found
+    return agents
 
 
 def _serialize_failed_turn(turn: TurnListItem) -> dict[str, Any]:
@@ -168,15 +176,15 @@ def _serialize_failed_turn(turn: TurnListItem) -> dict[str, Any]:
     }
 
 
-def page_context(seen: ActivitySummary) -> dict[str, Any]:
+def page_context(activity: ActivitySummary) -> dict[str, Any]:
     """Return the additional context of the page."""
     return {
-        "tokens": seen.tokens,
-        "error_rate": seen.error_rate,
-        "p50_ms": _to_milliseconds(seen.p50_seconds),
-        "p95_ms": _to_milliseconds(seen.p95_seconds),
-        "charts": bar_charts.hourly_charts(seen.hours),
-        "is_fresh": not seen.turns and not turn_store.has_turns(),
+        "tokens": activity.tokens,
+        "error_rate": activity.error_rate,
+        "p50_ms": _to_milliseconds(activity.p50_seconds),
+        "p95_ms": _to_milliseconds(activity.p95_seconds),
+        "charts": bar_charts.hourly_charts(activity.hours),
+        "is_fresh": not activity.turns and not turn_store.has_turns(),
         "first_agent": next(iter(routing.list_names(live.current())), ""),
     }
 

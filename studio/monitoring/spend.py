@@ -34,19 +34,21 @@ ROWS_SHOWN = 100
 class SpendTotal(BaseModel):
     """Total spending."""
 
-    turns: int | None = Field(None, description="Of a model or provider: `calls`.")
+    turns: int | None = Field(
+        None, description="Missing for models and providers, which have `calls`."
+    )
     calls: int | None = None
     input_tokens: int
     output_tokens: int
-    cost_usd: float = Field(description="As far as it is known.")
+    cost_usd: float = Field(description="Without the unpriced calls.")
     judgements: int
-    unknown_turns: int | None = Field(None, description="Of a model: `unknown_calls`.")
+    unknown_turns: int | None = Field(None, description="Turns without a price.")
     unknown_calls: int | None = None
     unknown_judgements: int
 
 
 class SpendRow(SpendTotal):
-    """The spending of one group, under the name of the grouping."""
+    """The spending of one group; the field `by` has its key."""
 
     agent: str | None = None
     day: str | None = None
@@ -65,7 +67,7 @@ class Spending(BaseModel):
     since: datetime
     data: list[SpendRow]
     total: SpendTotal
-    notes: list[str] = Field(description="What the record does not have.")
+    notes: list[str] = Field(description="Gaps in the turn record.")
 
 
 class SpendView(StudioView):
@@ -76,22 +78,24 @@ class SpendView(StudioView):
     renderer_classes = [*StudioView.renderer_classes, formats.CsvRenderer]
 
     @extend_schema(
-        summary="Add up what was spent",
+        summary="Sum up spending",
         parameters=[
             OpenApiParameter(
                 "by",
                 str,
                 enum=DIMENSIONS,
-                description=f"{DEFAULT_DIMENSION} unless given.",
+                description=f"{DEFAULT_DIMENSION} by default.",
             ),
             OpenApiParameter(
                 "since",
                 str,
-                description="How far back: 12h, 7d, 4w or a date; "
-                f"{DEFAULT_SINCE} unless given.",
+                description=f"12h, 7d, 4w or a date; {DEFAULT_SINCE} by default.",
             ),
             OpenApiParameter(
-                "format", str, enum=["csv", "json", "yaml"], description="As `Accept`."
+                "format",
+                str,
+                enum=["csv", "json", "yaml"],
+                description="Overrides `Accept`.",
             ),
         ],
         responses=Spending,
@@ -105,12 +109,12 @@ class SpendView(StudioView):
         )
         if self.wants_html:
             return self.respond(page_context(by, since, request.query_params, now))
-        spent = cost_totals.totals_by(by, since)
+        totals = cost_totals.totals_by(by, since)
         if request.accepted_renderer.format == "csv":
-            return _csv_response(by, since, spent)
+            return _csv_response(by, since, totals)
         notes = [*_list_notes(since, now)]
-        total = cost_totals.sum_totals(spent)
-        return self.respond(spend_table.as_json(by, since, spent, total, notes))
+        total = cost_totals.sum_totals(totals)
+        return self.respond(spend_table.as_json(by, since, totals, total, notes))
 
 
 def _list_notes(since: datetime, now: datetime) -> Sequence[str]:
@@ -119,27 +123,38 @@ def _list_notes(since: datetime, now: datetime) -> Sequence[str]:
 
 
 def _csv_response(
-    by: Dimension, since: datetime, spent: Sequence[CostTotal]
+    by: Dimension, since: datetime, totals: Sequence[CostTotal]
 ) -> HttpResponseBase:
     """Return the table as CSV."""
-    names = spend_table.token_names(by, spent)
-    counts = spend_table.counted_unit(by)
+    names = spend_table.token_names(by, totals)
+    unit = spend_table.counted_unit(by)
     name = ["name"] if by == "token" else []
-    head = [by, *name, "kind", counts, f"unknown_{counts}", "judgements"]
-    head += ["unknown_judgements", "input_tokens", "output_tokens", "cost_usd"]
+    head = [
+        by,
+        *name,
+        "kind",
+        unit,
+        f"unknown_{unit}",
+        "judgements",
+        "unknown_judgements",
+        "input_tokens",
+        "output_tokens",
+        "cost_usd",
+    ]
     rows = (
         [
             each.key,
             *(names.get(each.key or "", "") for _ in name),
-            *(
-                "judges" if each.judgements else "turns",
-                each.turns,
-                each.unknown,
-            ),
-            *(each.judgements, each.unknown_judgements),
-            *(each.input_tokens, each.output_tokens, money.format_usd(each.micro_usd)),
+            "judges" if each.judgements else "turns",
+            each.turns,
+            each.unknown,
+            each.judgements,
+            each.unknown_judgements,
+            each.input_tokens,
+            each.output_tokens,
+            money.format_usd(each.micro_usd),
         ]
-        for each in spent
+        for each in totals
     )
     return csv_export.csv_response(
         f"spend-by-{by}-since-{since:%Y-%m-%d}.csv", head, rows
@@ -147,61 +162,61 @@ def _csv_response(
 
 
 def page_context(
-    by: Dimension, since: datetime, asked: Mapping[str, Any], now: datetime
+    by: Dimension, since: datetime, query: Mapping[str, Any], now: datetime
 ) -> dict[str, Any]:
     """Return the context of the page."""
     days = cost_totals.totals_by("day", since)
-    spent = (
+    totals = (
         days if by == "day" else cost_totals.totals_by(by, since, limit=ROWS_SHOWN + 1)
     )
     total = cost_totals.sum_totals(days)
-    names = spend_table.token_names(by, spent[:ROWS_SHOWN])
-    dearest = max((each.micro_usd for each in spent), default=0)
+    names = spend_table.token_names(by, totals[:ROWS_SHOWN])
+    highest = max((each.micro_usd for each in totals), default=0)
     return {
         "by": by,
         "since": since,
-        "asked": asked.get("since") or DEFAULT_SINCE,
-        "sorts": [each for each in DIMENSIONS if each != "provider"],
-        "ranges": PERIODS,
-        "counts": spend_table.counted_unit(by),
+        "period": query.get("since") or DEFAULT_SINCE,
+        "dimensions": [each for each in DIMENSIONS if each != "provider"],
+        "periods": PERIODS,
+        "unit": spend_table.counted_unit(by),
         "total": total,
         "chart": build_chart(days, since, now),
         "rows": [
-            _table_row(by, each, names, dearest) for each in _sort_rows(by, spent)
+            _table_row(by, each, names, highest) for each in _sort_rows(by, totals)
         ],
-        "has_more": len(spent) > ROWS_SHOWN,
+        "has_more": len(totals) > ROWS_SHOWN,
         "notes": _list_notes(since, now),
     }
 
 
-def _sort_rows(by: Dimension, spent: list[CostTotal]) -> list[CostTotal]:
+def _sort_rows(by: Dimension, totals: list[CostTotal]) -> list[CostTotal]:
     if by != "day":
-        return spent[:ROWS_SHOWN]
+        return totals[:ROWS_SHOWN]
     # Within a day, turns come before their judges.
-    return sorted(spent, key=lambda each: each.key or "", reverse=True)
+    return sorted(totals, key=lambda each: each.key or "", reverse=True)
 
 
 def _table_row(
-    by: Dimension, spent: CostTotal, names: Mapping[str, str], dearest: int
+    by: Dimension, total: CostTotal, names: Mapping[str, str], highest: int
 ) -> dict[str, Any]:
-    key = spent.key or ""
-    is_unknown = not spent.micro_usd and (spent.unknown or spent.unknown_judgements)
+    key = total.key or ""
+    is_unknown = not total.micro_usd and (total.unknown or total.unknown_judgements)
     return {
         "key": names.get(key) or key,
         "id": key,
         "address": _detail_url(by, key),
-        "spent": spent,
-        "micro_usd": None if is_unknown else spent.micro_usd,
-        "share": round(spent.micro_usd / dearest, 4) if dearest else 0,
+        "total": total,
+        "micro_usd": None if is_unknown else total.micro_usd,
+        "share": round(total.micro_usd / highest, 4) if highest else 0,
     }
 
 
 def _detail_url(by: Dimension, key: str) -> str:
     """Return the page of the row's object, if there is one."""
-    places = {"agent": "agents", "token": "tokens", "user": "users"}
-    if not key or by not in places:
+    sections = {"agent": "agents", "token": "tokens", "user": "users"}
+    if not key or by not in sections:
         return ""
-    return f"/admin/{places[by]}/{quote(key, safe='')}"
+    return f"/admin/{sections[by]}/{quote(key, safe='')}"
 
 
 def build_chart(days: Sequence[CostTotal], since: datetime, now: datetime) -> BarChart:
@@ -214,13 +229,14 @@ def build_chart(days: Sequence[CostTotal], since: datetime, now: datetime) -> Ba
     count = (now.date() - first).days + 1
     # No label at the end, where there is no room for it.
     ticks = range(0, max(1, count - count // 12), max(1, count // 6))
-    shown = [(n, f"{first + timedelta(days=n)}") for n in range(count)]
+    numbered_days = [(n, f"{first + timedelta(days=n)}") for n in range(count)]
     return bar_charts.build_chart(
         "Cost by day",
-        *(shown, lambda day: costs.get(day[1], (0, 0))[0]),
-        when=lambda day: day[1],
-        said=lambda day: bar_charts.cost_label(*costs.get(day[1], (0, 0))),
-        written=lambda micro: usd(int(micro)),
+        numbered_days,
+        lambda day: costs.get(day[1], (0, 0))[0],
+        describe_time=lambda day: day[1],
+        describe_value=lambda day: bar_charts.cost_label(*costs.get(day[1], (0, 0))),
+        format_peak=lambda micro: usd(int(micro)),
         tick=lambda day: day[1][5:] if day[0] in ticks else "",
     )
 

@@ -32,14 +32,14 @@ OUTCOMES = ("ok", "cancelled", "error")
 
 
 class TurnNotRecorded(NotFound):
-    """There is no record of such a turn. Turns are deleted after telemetry.sqlite.\
-keep_days; those of incognito requests, and those that still run, have none."""
+    """No such turn is recorded. Running and incognito turns have no record. Records \
+are deleted after telemetry.sqlite.keep_days."""
 
     code = "turn_not_found"
 
 
 class StudioListedTurn(ListedTurn):
-    """A turn from any source."""
+    """A turn of any origin."""
 
     origin: Origin  # type: ignore[assignment]
 
@@ -58,14 +58,14 @@ class JudgedTurn(TurnObject):
 
     origin: Origin  # type: ignore[assignment]
     recalled_facts: list[FactSummary] = Field(
-        description="What was recalled, as it is now, without what is forgotten since."
+        description="The recalled facts in their current state, without deleted ones."
     )
     scores: list[TurnScore]
     feedback: TurnFeedback | None
 
 
 OUTCOME_PARAMETER = OpenApiParameter(
-    "outcome", str, enum=OUTCOMES, description="Only those that ended so."
+    "outcome", str, enum=OUTCOMES, description="Only turns with this outcome."
 )
 
 
@@ -77,7 +77,7 @@ class TurnListView(StudioView):
 
     @extend_schema(
         operation_id="turns_list",
-        summary="List turns, the newest first",
+        summary="List turns, newest first",
         parameters=[OUTCOME_PARAMETER, AFTER_PARAMETER],
         responses=StudioTurnList,
     )
@@ -93,7 +93,7 @@ class UserTurnListView(UserView):
     template = "studio/users/turns.html"
 
     @extend_schema(
-        summary="List the turns of a user, the newest first",
+        summary="List the turns of a user, newest first",
         parameters=[OUTCOME_PARAMETER, AFTER_PARAMETER],
         responses=StudioTurnList,
     )
@@ -110,12 +110,12 @@ def _filter_context() -> Mapping[str, Any]:
     return {"is_recorded": live.current().get(TELEMETRY).sqlite.enabled}
 
 
-def page_turns(face: StudioView, user_id: UserId | None = None) -> dict[str, Any]:
+def page_turns(view: StudioView, user_id: UserId | None = None) -> dict[str, Any]:
     """Return the turns of a query."""
     found, has_more = turn_store.page_turns(
         user_id=user_id,
-        outcome=query_choice(face, "outcome", OUTCOMES),
-        after=parse_cursor(face.request.query_params.get("after"), UUID),
+        outcome=query_choice(view, "outcome", OUTCOMES),
+        after=parse_cursor(view.request.query_params.get("after"), UUID),
         limit=PAGE_SIZE,
     )
     last = (found[-1].started_at, found[-1].turn_id) if found else None
@@ -130,10 +130,10 @@ class TurnView(StudioView):
     template = "studio/turns/detail.html"
 
     @extend_schema(
-        summary="Show a turn with all it called",
+        summary="Show a turn with its calls",
         parameters=[
             OpenApiParameter(
-                "fragment", bool, description="Of the page, the tree alone."
+                "fragment", bool, description="Return only the trace of the page."
             )
         ],
         responses=JudgedTurn,
@@ -142,7 +142,7 @@ class TurnView(StudioView):
         """Return a turn's tree: model and tool calls at every depth, and its scores."""
         record = _find_record(id)
         self.title = f"Turn {str(record.turn_id)[:8]}"
-        told = {
+        data = {
             **turn_serializers.serialize_turn(record),
             "recalled_facts": conversation_serializers.recalled_facts(record),
             "scores": [
@@ -154,7 +154,7 @@ class TurnView(StudioView):
             ),
         }
         return self.respond(
-            told,
+            data,
             template="studio/turns/_tree.html" if request.GET.get("fragment") else None,
             page=lambda: self._page_context(record),
         )

@@ -79,7 +79,7 @@ class StudioToken(BaseModel):
     limit_micro_usd: int | None
     spent_micro_usd: int
     spent_this_month_micro_usd: int
-    turns_of_unknown_price: int
+    unpriced_turns: int
     agents: list[str] | None
     created_at: datetime
     last_used_at: datetime | None

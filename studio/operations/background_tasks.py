@@ -99,7 +99,7 @@ class TaskListView(StudioView):
                 iter(query_choices("kind", query.get("kind"), task_kinds.names())), None
             ),
             after=parse_cursor(query.get("after"), uuid.UUID),
-            limit=self.query_int("limit", default=50, most=500),
+            limit=self.query_int("limit", default=50, maximum=500),
         )
         last = (rows[-1].created_at, rows[-1].pk) if rows else None
         data = operator_view.serialize_list(rows)

@@ -1,3 +1,1 @@
-"""Who uses the studio and what protects it: accounts, roles, passwords, sessions, CSRF
-and the content security policy.
-"""
+"""Accounts, roles, passwords, sessions, CSRF checks and the content security policy."""

@@ -1,6 +1,6 @@
-"""The studio's users as Django users; changes are recorded under their names.
+"""The studio's users as Django users; the audit records changes under their names.
 
-They have no passwords here; `auth.admin` authenticates them.
+They have no passwords here: `auth.admin` authenticates them.
 """
 
 from collections.abc import Mapping
@@ -22,32 +22,34 @@ MAX_USERNAME = 150
 
 
 def get_or_create_user(
-    username: str, *, role: Role = Role.OPERATOR, **known: str
+    username: str, *, role: Role = Role.OPERATOR, **fields: str
 ) -> User:
     """Return the user of that name; a new one is created with a role."""
     if len(username) > MAX_USERNAME:
         username = str(derive_user_id(username))
-    found = User.objects.filter(username=username).first()
-    if found is None:
-        return _create_user(username, role, known)
-    changed = {name for name, value in known.items() if getattr(found, name) != value}
-    if changed:
-        for name in changed:
-            setattr(found, name, known[name])
-        found.save(update_fields=changed)
-    return found
+    user = User.objects.filter(username=username).first()
+    if user is None:
+        return _create_user(username, role, fields)
+    changes = {
+        name: value for name, value in fields.items() if getattr(user, name) != value
+    }
+    if changes:
+        for name, value in changes.items():
+            setattr(user, name, value)
+        user.save(update_fields=changes)
+    return user
 
 
-def _create_user(username: str, role: Role, known: Mapping[str, str]) -> User:
-    # The first page sends several requests at once: none may see a user without a role.
+def _create_user(username: str, role: Role, fields: Mapping[str, str]) -> User:
+    # A page sends several requests at once; none may read a user without a role.
     with transaction.atomic():
-        made, is_new = User.objects.get_or_create(
+        user, is_new = User.objects.get_or_create(
             username=username,
-            defaults={"is_staff": True, "password": "!", **known},
+            defaults={"is_staff": True, "password": "!", **fields},
         )
         if is_new:
-            roles.set_role(made, role)
-    return made
+            roles.set_role(user, role)
+    return user
 
 
 def end_sessions(user: Any) -> None:

@@ -1,7 +1,7 @@
 """The content security policy: no external sources, no frames.
 
 Pages contain no inline scripts. The shell's script (Alpine) compiles expressions from
-attributes, hence `unsafe-eval`; text of people and models is never markup.
+attributes, hence `unsafe-eval`. Text of users and models is never markup.
 """
 
 from collections.abc import Callable
@@ -33,6 +33,6 @@ class ContentSecurityPolicyMiddleware:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        answer = self._get_response(request)
-        answer.headers.setdefault(HEADER, POLICY)
-        return answer
+        response = self._get_response(request)
+        response.headers.setdefault(HEADER, POLICY)
+        return response

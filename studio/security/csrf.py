@@ -1,7 +1,7 @@
-"""Refuses requests that a page of another site makes a browser send.
+"""Refuses requests that pages of other sites make a browser send.
 
-Browsers add cookies and passwords by themselves. All of them send the origin of a
-change (`Origin`), so a request without it is not from a browser: scripts need no form
+Browsers add cookies and passwords to such requests by themselves, and send `Origin`
+with every change. A request without it is not from a browser, so scripts need no form
 token.
 """
 
@@ -15,7 +15,7 @@ BROWSER_HEADERS = ("Origin", "Referer", "Sec-Fetch-Site")
 
 
 class FormExpired(Denied):
-    """This form is no longer valid: load its page again, and send it once more."""
+    """This form has expired. Reload its page and submit it again."""
 
     code = "csrf_failed"
 
@@ -40,11 +40,11 @@ def check_csrf(request: HttpRequest) -> None:
     if not any(name in request.headers for name in BROWSER_HEADERS):
         return
     authentication.check_origin(request)
-    checking = _CsrfCheck(_unused_view)
-    checking.process_request(request)
-    if checking.process_view(request, _unused_view, (), {}) is not None:
+    check = _CsrfCheck(_unused_view)
+    check.process_request(request)
+    if check.process_view(request, _unused_view, (), {}) is not None:
         raise FormExpired
 
 
 def _unused_view(request: HttpRequest) -> HttpResponse:
-    raise AssertionError("only the check is wanted")
+    raise AssertionError("the CSRF check never calls the view")

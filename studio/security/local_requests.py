@@ -1,4 +1,4 @@
-"""Whether a request comes from this machine, as far as this can be determined.
+"""Detects requests from this machine, as far as possible.
 
 A reverse proxy on this machine makes all clients look local. Most proxies send the
 client's address or the requested host. A proxy that sends neither looks like a browser,
@@ -11,9 +11,21 @@ from core.network.loopback import is_loopback
 from gateway.request_validation.hosts import PORT_PATTERN
 
 PROXY_HEADERS = (
-    *("forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "x-cluster-"),
-    *("x-original-", "x-proxyuser-ip", "x-envoy-", "x-scheme", "true-client-ip"),
-    *("cf-", "fastly-", "fly-", "tailscale-"),
+    "cf-",
+    "fastly-",
+    "fly-",
+    "forwarded",
+    "tailscale-",
+    "true-client-ip",
+    "via",
+    "x-client-ip",
+    "x-cluster-",
+    "x-envoy-",
+    "x-forwarded",
+    "x-original-",
+    "x-proxyuser-ip",
+    "x-real-ip",
+    "x-scheme",
 )
 """Prefixes of header names that browsers do not send."""
 

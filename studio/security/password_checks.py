@@ -1,6 +1,6 @@
 """Checks passwords before one of the studio's threads takes the request.
 
-The threads are few, and a hash takes half a second: pages and assets would wait.
+There are few threads, and hashing takes half a second; pages and assets would wait.
 """
 
 from django.conf import settings
@@ -38,7 +38,7 @@ async def _username(passwords: PasswordChecker, request: HttpRequest) -> str:
     header = request.headers.get("Authorization")
     address = request.META.get("REMOTE_ADDR", "")
     if request.path.startswith(settings.STATIC_URL):
-        # Assets are public: a password that comes with a request is not checked.
+        # Assets are public, so passwords sent with them are not hashed.
         return passwords.check_cached(header, address)
     return await passwords.check(header, address)
 
@@ -46,8 +46,8 @@ async def _username(passwords: PasswordChecker, request: HttpRequest) -> str:
 def checked_username(request: HttpRequest, admin: AdminAuth) -> str:
     """Return the authenticated username; raises the stored error of the check."""
     passwords = _checker_of(admin)
-    by, outcome = getattr(request, RESULT_ATTRIBUTE, (None, None))
-    if by is not passwords:  # `auth.admin` was edited meanwhile.
+    checker, outcome = getattr(request, RESULT_ATTRIBUTE, (None, None))
+    if checker is not passwords:  # `auth.admin` has changed since the check.
         raise CredentialRequired(challenge=passwords.challenge)
     if isinstance(outcome, CoulisseError):
         raise outcome
@@ -60,12 +60,12 @@ _cached_checker: tuple[AdminAuth, PasswordChecker] | None = None
 def _checker_of(admin: AdminAuth) -> PasswordChecker:
     """Return the password checker, which is cached until `auth.admin` changes."""
     global _cached_checker
-    found = _cached_checker
-    if found is None or (found[0] is not admin and found[0] != admin):
+    cached = _cached_checker
+    if cached is None or (cached[0] is not admin and cached[0] != admin):
         passwords = PasswordChecker(
             admin.logins,
             realm="Coulisse studio",
             throttle=login_throttle.STUDIO_THROTTLE,
         )
-        found = _cached_checker = (admin, passwords)
-    return found[1]
+        cached = _cached_checker = (admin, passwords)
+    return cached[1]

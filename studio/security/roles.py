@@ -25,12 +25,12 @@ def role_of(user: Any) -> Role | None:
         return None
     if user.is_superuser:
         return Role.OPERATOR
-    known: Role | None = getattr(user, "studio_role", None)
-    if known is None:
+    role: Role | None = getattr(user, "studio_role", None)
+    if role is None:
         groups = set(user.groups.values_list("name", flat=True))
-        known = next((role for role in Role if role in groups), None)
-        user.studio_role = known
-    return known
+        role = next((each for each in Role if each in groups), None)
+        user.studio_role = role
+    return role
 
 
 def set_role(user: User, role: Role) -> None:

@@ -20,9 +20,9 @@ class StudioSessionMiddleware(SessionMiddleware):
     def process_response(
         self, request: HttpRequest, response: HttpResponse
     ) -> HttpResponse:
-        answer = super().process_response(request, response)
+        result = super().process_response(request, response)
         admin = live.current().get(AUTH).admin
         if admin is not None and admin.oidc is not None and admin.oidc.is_over_https:
-            for cookie in answer.cookies.values():
+            for cookie in result.cookies.values():
                 cookie["secure"] = True
-        return answer
+        return result

@@ -1,3 +1,1 @@
-"""How the studio is served: the ASGI handler and its threads, middleware, and the
-bridge to the event loop.
-"""
+"""The ASGI handler of the studio, its middleware, and the bridge to the event loop."""

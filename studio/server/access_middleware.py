@@ -33,13 +33,13 @@ from studio.server.error_middleware import wants_html
 
 ROOT_PATH = "/admin/"
 URL_NAME = "studio"
-LOGIN_KEY = "entered"
+LOGIN_KEY = "login"
 """The session key of the login: its time and its provider."""
 
 
-class StudioClosed(Denied):
-    """The studio is open to browsers on its own machine alone: auth.admin in \
-coulisse.yaml says who else may enter."""
+class StudioLocked(Denied):
+    """The studio has no login, so only its own machine may open it. Configure \
+auth.admin in coulisse.yaml."""
 
     code = "studio_closed"
 
@@ -68,9 +68,9 @@ class AccessMiddleware:
         admin = live.current().get(AUTH).admin
         if admin is None:
             return self._check_local(request)
-        keeper = _policy_of(admin)
-        if keeper.oidc_login is not None:
-            return _run_login(keeper.oidc_login, request)
+        policy = _policy_of(admin)
+        if policy.oidc_login is not None:
+            return _run_login(policy.oidc_login, request)
         username = password_checks.checked_username(request, admin)
         check_origin(request)
         set_user(request, username)
@@ -79,7 +79,7 @@ class AccessMiddleware:
     def _check_local(self, request: HttpRequest) -> HttpResponseBase | None:
         if not local_requests.is_local(cast(ASGIRequest, request)):
             if not wants_html(request):
-                raise StudioClosed
+                raise StudioLocked
             return HtmlPage("studio/errors/locked.html", status=403)
         check_origin(request)
         set_user(request, "local")
@@ -88,10 +88,10 @@ class AccessMiddleware:
 
 def set_user(request: HttpRequest, username: str) -> None:
     """Set the user of the request; rows are read on first use."""
-    somebody: Any = SimpleLazyObject(
+    user: Any = SimpleLazyObject(
         lambda: accounts.get_or_create_user(username, role=accounts.newcomer_role())
     )
-    request.user = somebody
+    request.user = user
 
 
 class AccessPolicy:
@@ -114,32 +114,32 @@ def _build_login(oidc: OidcConfig) -> OidcLogin:
     )
 
 
-def _run_login(way: OidcLogin, request: HttpRequest) -> HttpResponseBase | None:
+def _run_login(login: OidcLogin, request: HttpRequest) -> HttpResponseBase | None:
     """Run one step of the login; None if the user is logged in."""
-    authority = way.verifier.oidc.authority
-    if _is_callback(way, request):
-        answer = _run_view(LoginCallbackView(way), request)
+    authority = login.verifier.oidc.authority
+    if _is_callback(login, request):
+        response = _run_view(LoginCallbackView(login), request)
         request.session[LOGIN_KEY] = {"by": authority, "at": int(time.time())}
-        return answer
+        return response
     if _is_logged_in(request, authority):
         check_origin(request)
         return None
     if request.method != "GET":
         raise CredentialRequired("Log in to the studio first", challenge="Cookie")
-    return _run_view(LoginRequestView(way, next_url=request.get_full_path()), request)
+    return _run_view(LoginRequestView(login, next_url=request.get_full_path()), request)
 
 
-def _is_callback(way: OidcLogin, request: HttpRequest) -> bool:
-    is_place = way.is_callback_path(request.path)
-    return is_place and request.method == "GET" and "state" in request.GET
+def _is_callback(login: OidcLogin, request: HttpRequest) -> bool:
+    is_callback = login.is_callback_path(request.path)
+    return is_callback and request.method == "GET" and "state" in request.GET
 
 
 def _is_logged_in(request: HttpRequest, authority: str) -> bool:
-    entered = request.session.get(LOGIN_KEY)
+    stored = request.session.get(LOGIN_KEY)
     return (
-        entered is not None
-        and entered["by"] == authority
-        and time.time() - entered["at"] < MAX_AGE_SECONDS
+        stored is not None
+        and stored["by"] == authority
+        and time.time() - stored["at"] < MAX_AGE_SECONDS
         and request.user.is_authenticated
     )
 
@@ -148,8 +148,8 @@ def _run_view(
     view: LoginRequestView | LoginCallbackView, request: HttpRequest
 ) -> HttpResponseBase:
     view.setup(request)
-    answer: HttpResponseBase = view.get(request)
-    return answer
+    response: HttpResponseBase = view.get(request)
+    return response
 
 
 _access_policy: AccessPolicy | None = None
@@ -158,10 +158,10 @@ _access_policy: AccessPolicy | None = None
 def _policy_of(admin: AdminAuth) -> AccessPolicy:
     """Return the policy, which is cached until `auth.admin` changes."""
     global _access_policy
-    found = _access_policy
-    if found is None or (found.admin is not admin and found.admin != admin):
-        found = _access_policy = AccessPolicy(admin)
-    return found
+    policy = _access_policy
+    if policy is None or (policy.admin is not admin and policy.admin != admin):
+        policy = _access_policy = AccessPolicy(admin)
+    return policy
 
 
 def refusal_page(exc: CoulisseError) -> HttpResponseBase:

@@ -1,4 +1,4 @@
-"""Serves the studio's scripts, styles and fonts from where the finders see them."""
+"""Serves the studio's scripts, styles and fonts from the static files finders."""
 
 from typing import Any
 
@@ -12,16 +12,16 @@ class AssetMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # it has no 
     @staticmethod
     def serve(static_file: Any, request: HttpRequest) -> HttpResponse:
         """Return an asset, or 304 if it has not changed."""
-        found = static_file.get_response(request.method, request.META)
+        asset_response = static_file.get_response(request.method, request.META)
         content = b""
-        if found.file is not None:
-            with found.file as file:
+        if asset_response.file is not None:
+            with asset_response.file as file:
                 content = file.read()
-        answer = HttpResponse(content, status=int(found.status))
-        del answer.headers["Content-Type"]
-        for name, value in found.headers:
-            answer.headers[name] = value
+        response = HttpResponse(content, status=int(asset_response.status))
+        del response.headers["Content-Type"]
+        for name, value in asset_response.headers:
+            response.headers[name] = value
         if content:
             # An upgrade may have replaced the file meanwhile.
-            answer.headers["Content-Length"] = str(len(content))
-        return answer
+            response.headers["Content-Length"] = str(len(content))
+        return response

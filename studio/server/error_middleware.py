@@ -41,7 +41,7 @@ class ErrorMiddleware:
         if isinstance(exc, CLIENT_ERRORS):
             return _client_error_response(request, exc)
         if isinstance(exc, error_responses.DATABASE_ERRORS):
-            # Every page of the shell looks its user up in the database.
+            # The shell of every page reads its user from the database.
             return database_error_response(request, exc)
         logger.exception("%s %r failed", request.method, request.path, exc_info=exc)
         if wants_html(request):
@@ -56,35 +56,37 @@ def wants_html(request: HttpRequest) -> bool:
 
 def database_error_response(request: HttpRequest, exc: Exception) -> HttpResponseBase:
     """Return the response for an unavailable database, and log the cause."""
-    told = error_responses.database_error_body(exc)
+    body = error_responses.database_error_body(exc)
     if not wants_html(request):
-        return json_response(told, status=503)
+        return json_response(body, status=503)
     return HtmlPage(
         "studio/errors/unavailable.html",
         status=503,
-        title="The database is not available",
-        says="Load this page again in a moment; the server's log says more.",
+        title="The database is unavailable",
+        message="Reload this page in a moment. The server log has the details.",
     )
 
 
 def _client_error_response(request: HttpRequest, exc: Exception) -> HttpResponseBase:
-    """Return the response to Django's own refusals; only the tables raise them."""
-    refusal: CoulisseError = Denied("Tables are read by operators, changed by nobody")
+    """Return the response to an error of Django; only the tables raise them."""
+    error: CoulisseError = Denied(
+        "Only operators may view tables, and tables are read-only"
+    )
     if isinstance(exc, Http404):
-        refusal = NotFound("There is no such table, nor such a page of one")
+        error = NotFound("Table or page not found")
     elif isinstance(exc, BadRequest | SuspiciousOperation):
-        refusal = Invalid("The table cannot be shown as the query asks; leave it out")
+        error = Invalid("Invalid query; open the table without it")
     if not wants_html(request):
-        return errors.error_response(refusal)
-    status = errors.error_shape(refusal).status
+        return errors.error_response(error)
+    status = errors.error_shape(error).status
     context = {
         **site.each_context(request),
-        **errors.error_body(refusal),
+        **errors.error_body(error),
         "title": html_renderer.error_title(status),
         "breadcrumbs": [("Tables", "/admin/tables/")],
         "is_operator": site.is_operator(request),
     }
     text = loader.render_to_string(
-        html_renderer.REFUSED_TEMPLATE, context, request=request
+        html_renderer.ERROR_TEMPLATE, context, request=request
     )
     return HttpResponse(text, status=status)

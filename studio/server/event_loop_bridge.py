@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class BridgeTimeout(Unavailable):
-    """That took too long: whoever was asked did not answer."""
+    """The other server did not answer in time; try again."""
 
     code = "took_too_long"
 
 
 class BridgeBusy(Unavailable):
-    """The studio waits for other servers already: try again when they have answered."""
+    """The studio is already waiting for other servers; try again in a moment."""
 
     code = "too_many_asked"
 

@@ -42,9 +42,9 @@ def indent_json(text: str | None) -> str:
 
 
 @register.filter
-def kind_label(word: str) -> str:
+def kind_label(kind: str) -> str:
     """Return a label for the kind of the called tool."""
-    return KIND_LABELS.get(word, word)
+    return KIND_LABELS.get(kind, kind)
 
 
 @register.filter
@@ -54,9 +54,9 @@ def status_label(status: str) -> str:
 
 
 @register.filter
-def seconds(taken: float | None) -> str:
-    """Return a call's duration, or that it was cancelled."""
-    return "broken off" if taken is None else duration(taken * 1000)
+def seconds(value: float | None) -> str:
+    """Format the duration of a call; None means that it was cancelled."""
+    return "cancelled" if value is None else duration(value * 1000)
 
 
 @register.filter

@@ -1,4 +1,4 @@
-"""Template filters of measures, their changes, and the ends of runs."""
+"""Template filters of judges, experiments and smoke runs."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -45,9 +45,9 @@ def signed_change(value: float | None, unit: str) -> str:
 
 
 @register.filter
-def end_reason(why: str | None) -> str:
+def end_reason(reason: str | None) -> str:
     """Return why a conversation ended."""
-    return terminal.END_DESCRIPTIONS[SmokeRun.Stop(why)] if why else ""
+    return terminal.END_DESCRIPTIONS[SmokeRun.Stop(reason)] if reason else ""
 
 
 @register.filter
@@ -69,9 +69,9 @@ def probability(share: float) -> str:
 
 
 @register.filter
-def share_reached(count: int, wanted: int) -> str:
+def share_reached(count: int, target: int) -> str:
     """Format the reached part of a target, for a progress bar."""
-    return f"{min(1.0, count / wanted) if wanted else 1.0:.4f}"
+    return f"{min(1.0, count / target) if target else 1.0:.4f}"
 
 
 @register.filter
@@ -90,13 +90,13 @@ def scale_intervals(metric: Mapping[str, Any]) -> dict[str, Any]:
 
     The scale covers all intervals and is at least one point long.
     """
-    found = metric["estimates"]
-    lows = [each["low"] for each in found if each["low"] is not None]
-    highs = [each["high"] for each in found if each["high"] is not None]
+    estimates = metric["estimates"]
+    lows = [each["low"] for each in estimates if each["low"] is not None]
+    highs = [each["high"] for each in estimates if each["high"] is not None]
     low, high = min(lows, default=0.0), max(highs, default=10.0)
     pad = max(0.0, (1 - (high - low)) / 2)
     low, high = low - pad, high + pad
-    rows = [_place_interval(each, low, high) for each in found]
+    rows = [_place_interval(each, low, high) for each in estimates]
     return {"low": low, "high": high, "rows": rows}
 
 

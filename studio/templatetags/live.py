@@ -47,9 +47,9 @@ def describe_step(step: Mapping[str, Any]) -> str:
 
 @register.simple_tag
 def elapsed_since(instant: str) -> str:
-    """Format how long something has been running."""
-    begun = datetime.fromisoformat(instant)
-    return seconds((datetime.now(UTC) - begun).total_seconds())
+    """Format the time since an instant."""
+    started_at = datetime.fromisoformat(instant)
+    return seconds((datetime.now(UTC) - started_at).total_seconds())
 
 
 @register.filter
@@ -71,10 +71,10 @@ def dollars(number: float) -> str:
 
 
 @register.simple_tag
-def elapsed_between(begun: str, ended: str) -> str:
+def elapsed_between(start: str, end: str) -> str:
     """Format the time between two instants."""
-    took = datetime.fromisoformat(ended) - datetime.fromisoformat(begun)
-    return seconds(max(took.total_seconds(), 0.0))
+    elapsed = datetime.fromisoformat(end) - datetime.fromisoformat(start)
+    return seconds(max(elapsed.total_seconds(), 0.0))
 
 
 @register.filter

@@ -125,7 +125,7 @@ def diff_lines(diff: str) -> list[tuple[str, str]]:
 
 @register.filter
 def readable_value(value: Any) -> str:
-    """Format a value of the audit for people."""
+    """Format a value of an audit entry as text."""
     match value:
         case None:
             return NO_VALUE

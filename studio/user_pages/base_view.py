@@ -23,12 +23,14 @@ from telemetry.presentation import turn_serializers
 from telemetry.statistics import user_totals
 
 USERS_URL = "/admin/users"
-AFTER_PARAMETER = OpenApiParameter("after", str, description="The last_id of a page.")
+AFTER_PARAMETER = OpenApiParameter(
+    "after", str, description="The `last_id` of the previous page."
+)
 
 
 class UserUnknown(NotFound):
-    """The server has seen no such user. Users are found by their ids, by the very \
-names that clients send, and by parts of names that tokens or the configuration have."""
+    """No such user. Names are not stored: use the id, or the exact name that clients \
+send."""
 
     code = "user_not_found"
 
@@ -55,15 +57,15 @@ class UserView(StudioView):
         ]
 
     def respond(
-        self, data: Any, *, page: PageContext | None = None, **more: Any
+        self, data: Any, *, page: PageContext | None = None, **options: Any
     ) -> Response:
-        """Return data; the page's context is read now, since it may raise
+        """Return data. The context is computed here, where it may raise
         `UserUnknown`."""
-        shown = page() if page is not None and self.wants_html else {}
-        return super().respond(data, page=lambda: shown, **more)
+        context = page() if page is not None and self.wants_html else {}
+        return super().respond(data, page=lambda: context, **options)
 
     def user_context(self) -> dict[str, Any]:
-        """Return the context that every page about a user shows."""
+        """Return the context of all pages about a user."""
         profile = load_user_summary(self.user_id)
         name = profile["name"] or _short_id(self.user_id)
         self.breadcrumbs = [("Users", USERS_URL), (name, self.user_url)]
@@ -76,12 +78,12 @@ class UserView(StudioView):
         }
 
     def audit_event(self, action: str, target: str = "", **details: Any) -> AuditEvent:
-        """Return the event of a change of a user's object, or of the user without
-        one."""
-        by, user = self.actor(), str(self.user_id)
+        """Return the audit event of a change to an object of the user, or to the user
+        if `target` is empty."""
+        actor, user = self.actor(), str(self.user_id)
         if not target:
-            return AuditEvent(action, by, user, details)
-        return AuditEvent(action, by, target, {"user": user, **details})
+            return AuditEvent(action, actor, user, details)
+        return AuditEvent(action, actor, target, {"user": user, **details})
 
 
 def _short_id(user_id: UserId) -> str:
@@ -90,9 +92,9 @@ def _short_id(user_id: UserId) -> str:
 
 def load_user_summary(user_id: UserId) -> dict[str, Any]:
     """Return the summary of a user; raises `UserUnknown`."""
-    there, used = user_queries.get_details(user_id), user_totals.user_totals(user_id)
-    first = min(filter(None, (there.first_seen_at, used.first_at)), default=None)
-    last = max(filter(None, (there.last_seen_at, used.last_at)), default=None)
+    stored, used = user_queries.get_details(user_id), user_totals.user_totals(user_id)
+    first = min(filter(None, (stored.first_seen_at, used.first_at)), default=None)
+    last = max(filter(None, (stored.last_seen_at, used.last_at)), default=None)
     if first is None or last is None:
         raise UserUnknown
     config, now = live.current(), datetime.now(UTC)
@@ -102,20 +104,20 @@ def load_user_summary(user_id: UserId) -> dict[str, Any]:
         "name": user_lookup.load_names(config).get(user_id),
         "first_seen_at": turn_serializers.format_time(first),
         "last_seen_at": turn_serializers.format_time(last),
-        "time_zone": there.time_zone or None,
-        "threads": there.threads,
-        "messages": there.messages,
-        "facts": there.facts,
+        "time_zone": stored.time_zone or None,
+        "threads": stored.threads,
+        "messages": stored.messages,
+        "facts": stored.facts,
         "turns": used.turns,
         "spent_micro_usd": used.micro_usd,
-        "turns_of_unknown_price": used.unknown,
+        "unpriced_turns": used.unknown,
         "scores": [asdict(mean) for mean in judged_by_user.mean_scores(user_id)],
         "limits": [
             {
                 "limit": use.label,
-                "counted": use.unit,
+                "unit": use.unit,
                 "used": use.used,
-                "most": use.maximum,
+                "maximum": use.maximum,
                 "share": use.share,
                 "resets_at": use.resets_at
                 and turn_serializers.format_time(use.resets_at),

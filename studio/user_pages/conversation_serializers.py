@@ -46,11 +46,11 @@ class ConversationPage:
 class _TurnDetails:
     """Additional data by turn or by message."""
 
-    outlines: Mapping[UUID, TurnSummary]
+    summaries: Mapping[UUID, TurnSummary]
     calls: Mapping[UUID, Sequence[TopLevelCall]]
     scores: Mapping[UUID, Sequence[Score]]
     feedback: Mapping[UUID, Feedback]
-    learned_facts: Mapping[int | None, Sequence[FactInfo]]
+    extracted_facts: Mapping[int | None, Sequence[FactInfo]]
 
 
 def conversation_page(
@@ -61,18 +61,18 @@ def conversation_page(
     Turns that failed without a message are included. It takes seven queries, however
     long the conversation is.
     """
-    said, has_more = conversation_queries.list_messages(
+    messages, has_more = conversation_queries.list_messages(
         thread.id, before=before, limit=limit
     )
-    around = _load_details(user_id, said)
+    details = _load_details(user_id, messages)
     # Messages of one turn are stored together, and clocks of processes differ.
-    times = accumulate((message.created_at for message in said), max)
-    told = list(zip(times, _serialize_messages(said, around), strict=True))
-    told += _failed_turns_between(user_id, thread.name, said, before, has_more)
-    told.sort(key=lambda timed: timed[0])
-    first = said[0].position if said else None
+    times = accumulate((message.created_at for message in messages), max)
+    timed = list(zip(times, _serialize_messages(messages, details), strict=True))
+    timed += _failed_turns_between(user_id, thread.name, messages, before, has_more)
+    timed.sort(key=lambda pair: pair[0])
+    first = messages[0].position if messages else None
     return ConversationPage(
-        [each for _, each in told if each is not None], has_more, first
+        [each for _, each in timed if each is not None], has_more, first
     )
 
 
@@ -84,55 +84,59 @@ def failed_turns_page(user_id: UserId) -> ConversationPage:
     )
 
 
-def _load_details(user_id: UserId, said: Sequence[TranscriptMessage]) -> _TurnDetails:
-    turn_ids = {message.turn_id for message in said}
-    outlines = previews.load_summaries(user_id, turn_ids)
-    calls, judged, learnt = defaultdict(list), defaultdict(list), defaultdict(list)
-    for call in previews.load_top_level_calls(outlines):
+def _load_details(
+    user_id: UserId, messages: Sequence[TranscriptMessage]
+) -> _TurnDetails:
+    turn_ids = {message.turn_id for message in messages}
+    summaries = previews.load_summaries(user_id, turn_ids)
+    calls: dict[UUID, list[TopLevelCall]] = defaultdict(list)
+    scores_by_turn: dict[UUID, list[Score]] = defaultdict(list)
+    facts: dict[int | None, list[FactInfo]] = defaultdict(list)
+    for call in previews.load_top_level_calls(summaries):
         calls[call.turn_id].append(call)
     for score in scores.scores_of_turns(turn_ids):
-        judged[score.turn_id].append(score)
+        scores_by_turn[score.turn_id].append(score)
     for fact in conversation_queries.list_extracted_facts(
-        user_id, [message.id for message in said]
+        user_id, [message.id for message in messages]
     ):
-        learnt[fact.message_id].append(fact)
+        facts[fact.message_id].append(fact)
     feedback = user_score_queries.feedback_on_turns(user_id, turn_ids)
     return _TurnDetails(
-        outlines, calls, judged, {row.turn_id: row for row in feedback}, learnt
+        summaries, calls, scores_by_turn, {row.turn_id: row for row in feedback}, facts
     )
 
 
 def _serialize_messages(
-    said: Sequence[TranscriptMessage], around: _TurnDetails
+    messages: Sequence[TranscriptMessage], details: _TurnDetails
 ) -> Iterator[JsonObject | None]:
     """Yield the serialized messages.
 
     It omits the intermediate messages of a reply: calls and their results are part of
     the reply that they led to.
     """
-    results = {each.tool_call_id: each.text for each in said if each.tool_call_id}
-    last = {each.turn_id: each for each in said}
-    waiting: list[JsonObject] = []
-    for message in said:
-        made = [_serialize_transcript_call(call, results) for call in message.calls]
+    results = {each.tool_call_id: each.text for each in messages if each.tool_call_id}
+    last = {each.turn_id: each for each in messages}
+    pending_calls: list[JsonObject] = []
+    for message in messages:
+        calls = [_serialize_transcript_call(call, results) for call in message.calls]
         if message is not last[message.turn_id]:
-            waiting += made
+            pending_calls += calls
             is_step = message.role == "tool" or (message.calls and not message.text)
-            yield None if is_step else _serialize_message(message, around)
+            yield None if is_step else _serialize_message(message, details)
             continue
         recorded = [
             _serialize_recorded_call(call)
-            for call in around.calls.get(message.turn_id, ())
+            for call in details.calls.get(message.turn_id, ())
         ]
         yield {
-            **_serialize_message(message, around),
-            **_serialize_turn_end(message.turn_id, around),
-            "calls": recorded or [*waiting, *made],
+            **_serialize_message(message, details),
+            **_serialize_turn_end(message.turn_id, details),
+            "calls": recorded or [*pending_calls, *calls],
         }
-        waiting = []
+        pending_calls = []
 
 
-def _serialize_message(message: TranscriptMessage, around: _TurnDetails) -> JsonObject:
+def _serialize_message(message: TranscriptMessage, details: _TurnDetails) -> JsonObject:
     return {
         "object": "message",
         "position": message.position,
@@ -146,8 +150,9 @@ def _serialize_message(message: TranscriptMessage, around: _TurnDetails) -> Json
         "importance": message.importance,
         "summarized": message.is_summarized,
         "created_at": turn_serializers.format_time(message.created_at),
-        "learnt": [
-            _serialize_fact(fact) for fact in around.learned_facts.get(message.id, ())
+        "extracted_facts": [
+            _serialize_fact(fact)
+            for fact in details.extracted_facts.get(message.id, ())
         ],
     }
 
@@ -155,14 +160,14 @@ def _serialize_message(message: TranscriptMessage, around: _TurnDetails) -> Json
 def recalled_facts(turn: TurnRecord) -> list[JsonObject]:
     """Return the facts that a turn recalled, in their current state, without deleted
     ones."""
-    known = [
+    fact_ids = [
         fact_id
         for name in turn.recalled_fact_ids
         if (fact_id := public_ids.parse_fact_id(name))
     ]
     return [
         _serialize_fact(fact)
-        for fact in conversation_queries.list_recalled_facts(turn.user_id, known)
+        for fact in conversation_queries.list_recalled_facts(turn.user_id, fact_ids)
     ]
 
 
@@ -175,22 +180,22 @@ def _serialize_fact(fact: FactInfo) -> JsonObject:
     }
 
 
-def _serialize_turn_end(turn_id: UUID, around: _TurnDetails) -> JsonObject:
+def _serialize_turn_end(turn_id: UUID, details: _TurnDetails) -> JsonObject:
     """Return the data of the turn whose last message this is."""
-    turn = around.outlines.get(turn_id)
+    turn = details.summaries.get(turn_id)
     return {
         "turn": None if turn is None else _serialize_turn(turn),
-        "scores": [serialize_score(row) for row in around.scores.get(turn_id, ())],
-        "feedback": serialize_feedback(around.feedback.get(turn_id)),
+        "scores": [serialize_score(row) for row in details.scores.get(turn_id, ())],
+        "feedback": serialize_feedback(details.feedback.get(turn_id)),
     }
 
 
 def _serialize_turn(turn: TurnSummary) -> JsonObject:
-    told = turn_serializers.serialize_summary(turn)
-    told["error"] = turn.error
+    data = turn_serializers.serialize_summary(turn)
+    data["error"] = turn.error
     for name in ("user_message", "user_id", "thread_id"):
-        del told[name]
-    return told
+        del data[name]
+    return data
 
 
 def serialize_score(row: Score) -> JsonObject:
@@ -252,16 +257,16 @@ def _truncate(text: str | None) -> str | None:
 def _failed_turns_between(
     user_id: UserId,
     thread: str,
-    said: Sequence[TranscriptMessage],
+    messages: Sequence[TranscriptMessage],
     before: int | None,
     has_more: bool,
 ) -> Iterator[tuple[datetime, JsonObject]]:
     """Yield failed turns without messages from the time of a page."""
-    since = said[0].created_at if said and has_more else None
-    until = said[-1].created_at if said and before is not None else None
-    told = {message.turn_id for message in said}
+    since = messages[0].created_at if messages and has_more else None
+    until = messages[-1].created_at if messages and before is not None else None
+    turn_ids = {message.turn_id for message in messages}
     for turn in previews.load_failed_turns(user_id, thread, since, until):
-        if turn.turn_id not in told:
+        if turn.turn_id not in turn_ids:
             yield turn.started_at, _serialize_failed_turn(turn)
 
 

@@ -21,7 +21,7 @@ MAX_POSITION = 2**62
 
 
 class ThreadUnknown(NotFound):
-    """This user has no such thread."""
+    """No such thread of this user."""
 
     code = "thread_not_found"
 
@@ -33,16 +33,16 @@ class MessageListView(UserView):
     title = "Messages"
 
     @extend_schema(
-        summary="Read a conversation of a user, the newest messages first",
+        summary="List messages of a thread",
         parameters=[
             OpenApiParameter(
                 "thread",
                 str,
-                description="Its thread_id, empty for the default one; the one spoken "
-                "in last, if left out.",
+                description="A `thread_id`, empty for the default thread. Without it, "
+                "the most recently active thread.",
             ),
             OpenApiParameter(
-                "before", int, description="The first_position of a page."
+                "before", int, description="The `first_position` of the previous page."
             ),
             OpenApiParameter("limit", int, description="40 by default, at most 200."),
         ],
@@ -54,25 +54,25 @@ class MessageListView(UserView):
         return self.respond(load_messages(self, newest=newest[0] if newest else None))
 
 
-def load_messages(face: UserView, *, newest: ThreadInfo | None) -> dict[str, Any]:
+def load_messages(view: UserView, *, newest: ThreadInfo | None) -> dict[str, Any]:
     """Return the messages of a query; raises `ThreadUnknown`.
 
     `newest` is the default thread.
     """
-    name = face.request.query_params.get("thread")
-    before = face.query_int("before", default=-1, least=0, most=MAX_POSITION)
-    limit = face.query_int("limit", default=PAGE_SIZE, most=200)
+    name = view.request.query_params.get("thread")
+    before = view.query_int("before", default=-1, minimum=0, maximum=MAX_POSITION)
+    limit = view.query_int("limit", default=PAGE_SIZE, maximum=200)
     thread = (
-        newest if name is None else conversation_queries.get_thread(face.user_id, name)
+        newest if name is None else conversation_queries.get_thread(view.user_id, name)
     )
     if thread is None and name is not None:
         raise ThreadUnknown
     if thread is None:
         return _serialize_messages(
-            None, conversation_serializers.failed_turns_page(face.user_id)
+            None, conversation_serializers.failed_turns_page(view.user_id)
         )
     page = conversation_serializers.conversation_page(
-        face.user_id, thread, before=None if before < 0 else before, limit=limit
+        view.user_id, thread, before=None if before < 0 else before, limit=limit
     )
     return _serialize_messages(serialize_thread(thread), page)
 
@@ -96,7 +96,7 @@ class ThreadListView(UserView):
     title = "Threads"
 
     @extend_schema(
-        summary="List the threads of a user, the one spoken in last first",
+        summary="List the threads of a user, most recently active first",
         parameters=[AFTER_PARAMETER],
         responses=shapes.UserThreadList,
     )

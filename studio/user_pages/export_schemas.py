@@ -24,12 +24,16 @@ class ExportedMessage(BaseModel):
 
     role: Literal["assistant", "developer", "system", "tool", "user"]
     content: str | list[dict[str, Any]] | None = Field(
-        description="A text, or parts as clients send them."
+        description="A text, or content parts of the API."
     )
     name: str | None = None
     tool_call_id: str | None = None
-    tool_calls: list[dict[str, Any]] = Field([], description="As clients get them.")
-    reasoning: list[dict[str, Any]] = Field([], description="As its provider said it.")
+    tool_calls: list[dict[str, Any]] = Field(
+        [], description="In the format of the API."
+    )
+    reasoning: list[dict[str, Any]] = Field(
+        [], description="In the format of the provider."
+    )
     position: int
     turn_id: UUID
     agent: str | None

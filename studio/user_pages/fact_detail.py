@@ -42,21 +42,21 @@ class FactView(UserView):
 
     @extend_schema(summary="Change a fact", request=FactChanges, responses=MemoryObject)
     def patch(self, request: Request, user: str, id: str) -> HttpResponseBase:
-        """Correct, pin, hold or restore a fact."""
-        asked = self.parse_body(FactChanges)
-        fact, changes = self._find_fact(), asked.changes()
+        """Edit, pin, suspend or restore a fact."""
+        body = self.parse_body(FactChanges)
+        fact, changes = self._find_fact(), body.changes()
         if changes:
             vector = sync_search.embed_changed_fact(fact.content, changes)
-            was, name = fact.updated_at, public_ids.format_fact_id(fact.id)
-            deed = self.audit_event("memory.change", name, fields=[*changes])
+            updated_at, name = fact.updated_at, public_ids.format_fact_id(fact.id)
+            event = self.audit_event("memory.change", name, fields=[*changes])
             fact = audit_log.run_recorded(
-                lambda now: deed if now.updated_at != was else None,
+                lambda now: event if now.updated_at != updated_at else None,
                 fact_store.edit_fact,
                 self.user_id,
                 fact.id,
                 changes,
                 by=ACTOR,
-                reason=asked.reason,
+                reason=body.reason,
                 embedded=vector.embedded,
                 error=vector.error,
             )
@@ -69,21 +69,19 @@ class FactView(UserView):
     @extend_schema(summary="Forget a fact", responses={200: DeletedMemory})
     def delete(self, request: Request, user: str, id: str) -> HttpResponseBase:
         """Remove a fact from prompts and searches; its history stays."""
-        fact_id, deed = (
-            public_ids.require_fact_id(id),
-            self.audit_event("memory.delete", id),
-        )
+        fact_id = public_ids.require_fact_id(id)
+        event = self.audit_event("memory.delete", id)
         audit_log.run_recorded(
-            lambda is_new: deed if is_new else None,
+            lambda is_new: event if is_new else None,
             fact_store.soft_delete_fact,
             self.user_id,
             fact_id,
             by=ACTOR,
         )
         name = public_ids.format_fact_id(fact_id)
-        told = {"id": name, "object": "memory.deleted", "deleted": True}
+        data = {"id": name, "object": "memory.deleted", "deleted": True}
         return self.confirm_change(
-            told, message="Forgotten", redirect_to=f"{self.user_url}/facts"
+            data, message="Fact forgotten", redirect_to=f"{self.user_url}/facts"
         )
 
     def body_data(self) -> Any:
@@ -113,17 +111,18 @@ class FactView(UserView):
 
     def _serialize_fact(self) -> dict[str, Any]:
         fact = self._find_fact()
-        steps = fact_store.list_changes(self.user_id, fact.id)
-        told = [
-            _redact_change(fact_serializers.serialize_change(step)) for step in steps
+        changes = fact_store.list_changes(self.user_id, fact.id)
+        history = [
+            _redact_change(fact_serializers.serialize_change(change))
+            for change in changes
         ]
-        return {**redact_fact(fact), "history": told}
+        return {**redact_fact(fact), "history": history}
 
     def _page_context(self) -> dict[str, Any]:
-        shown = self.user_context()
-        breadcrumbs = [*shown["breadcrumbs"], ("Memory", f"{self.user_url}/facts")]
+        context = self.user_context()
+        breadcrumbs = [*context["breadcrumbs"], ("Memory", f"{self.user_url}/facts")]
         return {
-            **shown,
+            **context,
             "breadcrumbs": breadcrumbs,
             "tab": "memory",
             "categories": CATEGORIES,
@@ -138,18 +137,18 @@ class FactView(UserView):
 
 def _change_message(changes: Mapping[str, Any]) -> str:
     if set(changes) == {"is_pinned"}:
-        return "Pinned" if changes["is_pinned"] else "No longer pinned"
+        return "Fact pinned" if changes["is_pinned"] else "Fact unpinned"
     if set(changes) == {"status"}:
         return (
-            "Fact activated" if changes["status"] == "active" else "Fact sent to review"
+            "Fact restored" if changes["status"] == "active" else "Fact sent to review"
         )
-    return "Saved the fact"
+    return "Fact saved"
 
 
-def _redact_change(step: dict[str, Any]) -> dict[str, Any]:
-    for values in filter(None, (step["before"], step["after"])):
+def _redact_change(change: dict[str, Any]) -> dict[str, Any]:
+    for values in filter(None, (change["before"], change["after"])):
         for name, value in values.items():
             values[name] = (
                 redaction.redact_own(value) if isinstance(value, str) else value
             )
-    return step
+    return change

@@ -55,21 +55,26 @@ class FactListView(UserView):
 
     @extend_schema(
         operation_id="users_facts_list",
-        summary="List what is known of a user, or search it as a turn recalls it",
+        summary="List or search the facts about a user",
         parameters=[
-            OpenApiParameter("q", str, description="Searches, and tells by what."),
+            OpenApiParameter(
+                "q", str, description="Search as in recall; results have their scores."
+            ),
             OpenApiParameter(
                 "in",
                 str,
                 enum=SEARCH_SCOPES,
-                description="What to search: facts by default.",
+                description="The scope of a search; facts by default.",
             ),
             OpenApiParameter("category", str, enum=CATEGORIES),
             OpenApiParameter(
-                "status", str, enum=STATUSES, description="Of lists: active by default."
+                "status",
+                str,
+                enum=STATUSES,
+                description="For lists; active by default.",
             ),
             OpenApiParameter(
-                "limit", int, description="Of searches: 20 by default, at most 100."
+                "limit", int, description="For searches; 20 by default, at most 100."
             ),
             AFTER_PARAMETER,
         ],
@@ -88,12 +93,12 @@ class FactListView(UserView):
     def post(self, request: Request, user: str) -> HttpResponseBase:
         """Add a fact; a duplicate is not stored twice."""
         new = self.parse_body(NewFact)
-        gone = (
+        replaced_id = (
             None
             if new.supersedes is None
             else public_ids.require_fact_id(new.supersedes)
         )
-        draft = new.to_fact_draft("operator", supersedes=gone)
+        draft = new.to_fact_draft("operator", supersedes=replaced_id)
         vector = sync_search.embed_fact(new.content)
         (saved,) = audit_log.run_recorded(
             query_preparation.with_saved_fact(
@@ -128,28 +133,28 @@ class FactListView(UserView):
 
 
 OUTCOME_MESSAGES = {
-    "created": "Remembered",
-    "pending_review": "Saved for review: prompts do not contain it until it is active",
-    "outdated": "Kept as the past: something newer is known",
-    "superseded": "Remembered; what was known before is no longer so",
-    "unchanged": "This was known already",
-    "updated": "Updated what was known already",
+    "created": "Fact added",
+    "pending_review": "Fact added for review; prompts do not include it until then",
+    "outdated": "Fact added to the history, since a newer fact replaces it",
+    "superseded": "Fact added; it replaces an existing fact",
+    "unchanged": "The fact exists already",
+    "updated": "Existing fact updated",
 }
 
 
-def list_or_search(face: UserView) -> Response:
+def list_or_search(view: UserView) -> Response:
     """Return the facts of a query."""
-    text = face.request.query_params.get("q", "").strip()[:MAX_QUERY_LENGTH]
+    text = view.request.query_params.get("q", "").strip()[:MAX_QUERY_LENGTH]
     if not text:
-        return face.respond(_list_facts(face), page=lambda: _page_context(face))
-    limit = face.query_int("limit", default=MAX_FOUND, most=100)
+        return view.respond(_list_facts(view), page=lambda: _page_context(view))
+    limit = view.query_int("limit", default=MAX_FOUND, maximum=100)
     found = sync_search.search_memory(
-        face.user_id,
+        view.user_id,
         text,
-        # A page shows both, as recall searches both.
-        scope=query_choice(face, "in", SEARCH_SCOPES)
-        or ("all" if face.wants_html else "facts"),
-        category=query_choice(face, "category", CATEGORIES),
+        # The page shows both, as recall does.
+        scope=query_choice(view, "in", SEARCH_SCOPES)
+        or ("all" if view.wants_html else "facts"),
+        category=query_choice(view, "category", CATEGORIES),
         limit=limit,
     )
     data = serializers.serialize_hits(
@@ -163,24 +168,24 @@ def list_or_search(face: UserView) -> Response:
     for each in data["data"]:
         each["content"] = redaction.redact_own(each["content"])
 
-    def shown() -> dict[str, Any]:
-        told = sync_search.memory_prompt(face.user_id, found)
+    def load_context() -> dict[str, Any]:
+        recall_block = sync_search.memory_prompt(view.user_id, found)
         return {
-            **_page_context(face),
+            **_page_context(view),
             "query": text,
-            "recall_block": redaction.redact_own(told),
+            "recall_block": redaction.redact_own(recall_block),
         }
 
-    return face.respond(data, page=shown)
+    return view.respond(data, page=load_context)
 
 
-def _list_facts(face: UserView) -> dict[str, Any]:
-    status: Any = query_choice(face, "status", STATUSES) or "active"
+def _list_facts(view: UserView) -> dict[str, Any]:
+    status: Any = query_choice(view, "status", STATUSES) or "active"
     found, has_more = fact_store.page_facts(
-        face.user_id,
+        view.user_id,
         status=None if status == "all" else status,
-        category=query_choice(face, "category", CATEGORIES),
-        after=parse_cursor(face.request.query_params.get("after"), uuid.UUID),
+        category=query_choice(view, "category", CATEGORIES),
+        after=parse_cursor(view.request.query_params.get("after"), uuid.UUID),
         limit=PAGE_SIZE,
     )
     last = (found[-1].created_at, found[-1].id) if found else None
@@ -191,19 +196,19 @@ def _list_facts(face: UserView) -> dict[str, Any]:
 
 def redact_fact(fact: StoredFact) -> dict[str, Any]:
     """Return a fact with our own secrets redacted."""
-    told = fact_serializers.serialize_fact(fact)
-    told["content"] = redaction.redact_own(told["content"])
-    told["quote"] = told["quote"] and redaction.redact_own(told["quote"])
-    return told
+    data = fact_serializers.serialize_fact(fact)
+    data["content"] = redaction.redact_own(data["content"])
+    data["quote"] = data["quote"] and redaction.redact_own(data["quote"])
+    return data
 
 
-def _page_context(face: UserView) -> dict[str, Any]:
+def _page_context(view: UserView) -> dict[str, Any]:
     """Return the additional context of the page."""
     return {
-        **face.user_context(),
+        **view.user_context(),
         "tab": "memory",
         "categories": CATEGORIES,
         "statuses": STATUSES,
-        "by_category": user_queries.count_facts_by_category(face.user_id),
+        "by_category": user_queries.count_facts_by_category(view.user_id),
         "is_on": memory_settings.resolve_for_users(live.current()) is not None,
     }

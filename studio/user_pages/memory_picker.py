@@ -16,35 +16,38 @@ from studio.user_pages.base_view import USERS_URL
 USERS_SHOWN = 24
 
 
-def respond_with_picker(face: StudioView) -> Response:
+def respond_with_picker(view: StudioView) -> Response:
     """Return the page that selects a user; `?q=` filters the list."""
     config = live.current()
-    wanted = face.request.query_params.get("q", "").strip()
-    known = user_lookup.load_names(config)
-    sought = UserFilter(
-        user_lookup.match_users(wanted, known), user_lookup.id_range(wanted)
+    search_text = view.request.query_params.get("q", "").strip()
+    names = user_lookup.load_names(config)
+    user_filter = UserFilter(
+        user_lookup.match_users(search_text, names), user_lookup.id_range(search_text)
     )
     found, has_more = user_queries.page_users(
-        user_filter=sought if wanted else None, limit=USERS_SHOWN
+        user_filter=user_filter if search_text else None, limit=USERS_SHOWN
     )
-    if wanted:
-        known = {**dict.fromkeys(identity.possible_user_ids(wanted), wanted), **known}
-    counts = user_queries.count_facts_by_status([person.user_id for person in found])
+    if search_text:
+        names = {
+            **dict.fromkeys(identity.possible_user_ids(search_text), search_text),
+            **names,
+        }
+    counts = user_queries.count_facts_by_status([user.user_id for user in found])
     memory = memory_settings.resolve_for_users(config)
-    shown: dict[str, Any] = {
-        "search_text": wanted,
+    data: dict[str, Any] = {
+        "search_text": search_text,
         "has_more": has_more,
-        "people": [
+        "users": [
             {
-                "name": known.get(person.user_id) or str(person.user_id),
-                "address": f"{USERS_URL}/{person.user_id}/facts",
-                "active_at": person.active_at,
-                "facts": counts[person.user_id],
+                "name": names.get(user.user_id) or str(user.user_id),
+                "address": f"{USERS_URL}/{user.user_id}/facts",
+                "active_at": user.active_at,
+                "facts": counts[user.user_id],
             }
-            for person in found
+            for user in found
         ],
         "embedder": None if memory is None else memory.embedder.id,
-        "learner": memory.extraction_model if memory else None,
+        "extraction_model": memory.extraction_model if memory else None,
         "is_on": memory is not None,
     }
-    return face.respond(shown)
+    return view.respond(data)

@@ -1,4 +1,4 @@
-"""Request and response schemas of users' pages, for the API's description."""
+"""Request and response schemas of the pages about users."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
@@ -19,14 +19,14 @@ class ListedUser(BaseModel):
 
     object: Literal["user"]
     id: UUID
-    name: str | None = Field(description="As a token or the configuration has it.")
+    name: str | None = Field(description="From a token or the configuration.")
     active_at: datetime
     threads: int
     messages: int
-    facts: int = Field(description="Those that count.")
-    turns: int = Field(description="Of the last 30 days.")
+    facts: int = Field(description="Active facts.")
+    turns: int = Field(description="In the last 30 days.")
     spent_micro_usd: MicroUsd = Field(description="In the last 30 days.")
-    turns_of_unknown_price: int
+    unpriced_turns: int
 
 
 class UserList(BaseModel):
@@ -51,9 +51,9 @@ class UserLimit(BaseModel):
     """A limit of the configuration that applies to a user."""
 
     limit: str
-    counted: Literal["requests", "tokens", "micro_usd", "turns"]
+    unit: Literal["requests", "tokens", "micro_usd", "turns"]
     used: int
-    most: int
+    maximum: int
     share: float
     resets_at: datetime | None
 
@@ -70,9 +70,9 @@ class UserSummary(BaseModel):
     threads: int
     messages: int
     facts: dict[str, int] = Field(description="By status.")
-    turns: int = Field(description="Those that are recorded.")
+    turns: int = Field(description="Recorded turns.")
     spent_micro_usd: MicroUsd
-    turns_of_unknown_price: int
+    unpriced_turns: int
     scores: list[MeanScore]
     limits: list[UserLimit]
 
@@ -97,7 +97,7 @@ class UserThread(BaseModel):
     """One conversation of a user."""
 
     object: Literal["thread"]
-    thread_id: str | None = Field(description="Null is the default one.")
+    thread_id: str | None = Field(description="Null for the default thread.")
     messages: int
     created_at: datetime
     updated_at: datetime
@@ -168,7 +168,7 @@ class FactSummary(BaseModel):
 
 
 class MessageCall(BaseModel):
-    """A tool call of the agent, long texts cut."""
+    """A tool call of the agent; long texts are truncated."""
 
     name: str
     kind: str
@@ -180,7 +180,7 @@ class MessageCall(BaseModel):
 
 
 class MessageTurn(BaseModel):
-    """The turn that a message ends, as far as it is recorded."""
+    """The recorded turn that a message ends."""
 
     id: UUID
     object: Literal["turn"]
@@ -208,14 +208,14 @@ class ThreadMessage(BaseModel):
     turn_id: UUID
     role: Literal["system", "user", "assistant", "tool"]
     content: str
-    parts: list[str] = Field(description="What else is in it, by name.")
+    parts: list[str] = Field(description="The names of its images and files.")
     tokens: int
     agent: str | None
     finish_reason: str | None
     importance: float
     summarized: bool
     created_at: datetime
-    learnt: list[FactSummary]
+    extracted_facts: list[FactSummary]
     calls: list[MessageCall] = []
     turn: MessageTurn | None = None
     scores: list[TurnScore] = []
@@ -231,13 +231,13 @@ class FailedTurn(MessageTurn):
 
 
 class ThreadMessageList(BaseModel):
-    """Some messages of a thread, oldest first, and the turns that failed meanwhile."""
+    """Messages of a thread, oldest first, with the failed turns between them."""
 
     object: Literal["list"] = "list"
     thread: UserThread | None
     data: list[ThreadMessage | FailedTurn]
     has_more: bool = Field(description="Whether there are earlier ones.")
-    first_position: int | None = Field(description="The `before` of the page before.")
+    first_position: int | None = Field(description="`before` of the previous page.")
 
 
 def _parse_form_instant(value: Any) -> Any:
@@ -263,16 +263,16 @@ class FactDates(BaseModel):
     def _check_expiry(self) -> Self:
         if self.expires_at is not None and self.expires_at <= datetime.now(UTC):
             raise ValueError(
-                "'expires_at' has passed: give a later one, or delete the fact"
+                "'expires_at' is in the past; set a later time, or delete the fact"
             )
         return self
 
 
 class NewFact(FactDates, NewFactFields):
-    """A fact an operator adds."""
+    """A fact that an operator adds."""
 
     supersedes: str | None = Field(
-        default=None, description="The id of a fact that is no longer so."
+        default=None, description="The id of the fact that this one replaces."
     )
 
 

@@ -25,7 +25,7 @@ class UserScoresView(UserView):
     template = "studio/users/scores.html"
 
     @extend_schema(
-        summary="List the scores of a user's replies, the newest first",
+        summary="List the scores of a user's replies, newest first",
         parameters=[AFTER_PARAMETER],
         responses=shapes.ScoreList,
     )
@@ -43,8 +43,8 @@ class UserScoresView(UserView):
         data["means"] = [
             asdict(mean) for mean in user_score_queries.mean_scores(self.user_id)
         ]
-        said = user_score_queries.list_feedback(self.user_id, MAX_FEEDBACK)
-        data["feedback"] = [_serialize_feedback(row) for row in said]
+        feedback = user_score_queries.list_feedback(self.user_id, MAX_FEEDBACK)
+        data["feedback"] = [_serialize_feedback(row) for row in feedback]
         return self.respond(data, page=lambda: {**self.user_context(), "tab": "scores"})
 
 

@@ -45,13 +45,13 @@ class UserListView(StudioView):
 
     @extend_schema(
         operation_id="users_list",
-        summary="List users, those active last first",
+        summary="List users, most recently active first",
         parameters=[
             OpenApiParameter(
                 "q",
                 str,
-                description="A name as clients send it, a part of a name that a token "
-                "or the configuration has, or the beginning of an id.",
+                description="The exact name that clients send, the start of an id, or "
+                "part of a name in a token or the configuration.",
             ),
             AFTER_PARAMETER,
         ],
@@ -60,57 +60,58 @@ class UserListView(StudioView):
     def get(self, request: Request) -> Response:
         """List every user the server has seen."""
         query = request.query_params
-        wanted = query.get("q", "").strip()
-        known = user_lookup.load_names(live.current())
-        sought = UserFilter(
-            user_lookup.match_users(wanted, known), user_lookup.id_range(wanted)
+        search_text = query.get("q", "").strip()
+        names = user_lookup.load_names(live.current())
+        user_filter = UserFilter(
+            user_lookup.match_users(search_text, names),
+            user_lookup.id_range(search_text),
         )
         found, has_more = user_queries.page_users(
-            user_filter=sought if wanted else None,
+            user_filter=user_filter if search_text else None,
             after=parse_cursor(query.get("after"), UUID),
             limit=PAGE_SIZE,
         )
-        if wanted:
-            known = {
-                **dict.fromkeys(identity.possible_user_ids(wanted), wanted),
-                **known,
+        if search_text:
+            names = {
+                **dict.fromkeys(identity.possible_user_ids(search_text), search_text),
+                **names,
             }
         last = found[-1].cursor if found else None
-        data = serialize_page(_add_figures(found, known), has_more=has_more, last=last)
+        data = serialize_page(_add_figures(found, names), has_more=has_more, last=last)
         return self.respond(
-            data, page=lambda: {"search_text": wanted, **_first_steps_context()}
+            data, page=lambda: {"search_text": search_text, **_first_steps_context()}
         )
 
 
 def _first_steps_context() -> dict[str, Any]:
-    """Return the context that explains how to send a first request."""
+    """Return the context of the example request."""
     return {"agent": next(iter(routing.list_names(live.current())), "assistant")}
 
 
 def _add_figures(
-    found: list[UserActivity], known: user_lookup.UserNames
+    found: list[UserActivity], names: user_lookup.UserNames
 ) -> list[dict[str, Any]]:
-    ids = [person.user_id for person in found]
+    ids = [user.user_id for user in found]
     facts = user_queries.count_facts_by_status(ids)
     used = user_totals.totals_since(ids, datetime.now(UTC) - TOTALS_PERIOD)
-    told = []
-    for person in found:
-        lately = used.get(person.user_id, NO_TURNS)
-        told.append(
+    rows = []
+    for user in found:
+        totals = used.get(user.user_id, NO_TURNS)
+        rows.append(
             {
                 "object": "user",
-                "id": str(person.user_id),
-                "name": known.get(person.user_id),
-                "active_at": turn_serializers.format_time(person.active_at),
-                "threads": person.threads,
-                "messages": person.messages,
-                "facts": facts[person.user_id].get("active", 0),
-                "turns": lately.turns,
-                "spent_micro_usd": lately.micro_usd,
-                "turns_of_unknown_price": lately.unknown,
+                "id": str(user.user_id),
+                "name": names.get(user.user_id),
+                "active_at": turn_serializers.format_time(user.active_at),
+                "threads": user.threads,
+                "messages": user.messages,
+                "facts": facts[user.user_id].get("active", 0),
+                "turns": totals.turns,
+                "spent_micro_usd": totals.micro_usd,
+                "unpriced_turns": totals.unknown,
             }
         )
-    return told
+    return rows
 
 
 class UserDetailView(UserView):
@@ -118,7 +119,7 @@ class UserDetailView(UserView):
 
     template = "studio/users/conversation.html"
 
-    @extend_schema(summary="Show a user at a glance", responses=shapes.UserSummary)
+    @extend_schema(summary="Show the summary of a user", responses=shapes.UserSummary)
     def get(self, request: Request, user: str) -> Response:
         """Return the summary of a user; pages show the conversation."""
         context = self.user_context()
@@ -131,34 +132,36 @@ class UserDetailView(UserView):
         threads, has_more = conversation_queries.list_threads(
             self.user_id, limit=THREADS_SHOWN
         )
-        shown = load_messages(self, newest=threads[0] if threads else None)
+        conversation = load_messages(self, newest=threads[0] if threads else None)
         return {
             "breadcrumbs": [("Users", USERS_URL)],
             "lead": str(self.user_id) if self.title != str(self.user_id) else "",
             "tab": "conversation",
-            "conversation": shown,
-            "thread": shown["thread"],
+            "conversation": conversation,
+            "thread": conversation["thread"],
             "threads": [serialize_thread(thread) for thread in threads],
             "has_more_threads": has_more,
         }
 
     @extend_schema(
-        summary="Erase everything there is of a user",
+        summary="Erase all data of a user",
         responses={200: shapes.ErasedUser},
     )
     def delete(self, request: Request, user: str) -> HttpResponseBase:
         """Delete every row of a user; the user's API tokens stay."""
         deleted = erasure.erase_user(self.user_id, event=self.audit_event("user.erase"))
-        told = {
+        data = {
             "object": "user.erased",
             "user_id": str(self.user_id),
             "deleted": deleted,
         }
         rows = sum(deleted.values())
-        said = (
-            f"Erased user {self.user_id}: {rows} rows" if rows else "Nothing was there"
+        message = (
+            f"User {self.user_id} erased: {rows} rows"
+            if rows
+            else "The user has no data"
         )
-        return self.confirm_change(told, message=said, redirect_to=USERS_URL)
+        return self.confirm_change(data, message=message, redirect_to=USERS_URL)
 
 
 class EraseUserView(UserView):
@@ -168,22 +171,22 @@ class EraseUserView(UserView):
     title = "Erase"
 
     @extend_schema(
-        summary="Count what erasing a user would delete",
+        summary="Count the rows that an erasure would delete",
         responses=shapes.ErasurePreview,
     )
     def get(self, request: Request, user: str) -> Response:
         """Return the number of rows to delete, by table; nothing is deleted."""
-        told = {
+        data = {
             "object": "user.erasure",
             "user_id": str(self.user_id),
             "would_delete": erasure.count_rows(self.user_id),
         }
-        return self.respond(told, page=self._page_context)
+        return self.respond(data, page=self._page_context)
 
     def _page_context(self) -> Mapping[str, Any]:
-        shown = self.user_context()
-        self.title = f"Erase {shown['profile']['name'] or self.user_id}?"
-        return {**shown, "title": self.title, "lead": ""}
+        context = self.user_context()
+        self.title = f"Erase {context['profile']['name'] or self.user_id}?"
+        return {**context, "title": self.title, "lead": ""}
 
 
 class ExportUserView(UserView):
@@ -194,7 +197,7 @@ class ExportUserView(UserView):
     renderer_classes = [formats.JsonRenderer, HtmlRenderer]
 
     @extend_schema(
-        summary="Download everything there is of a user",
+        summary="Export all data of a user",
         responses={(200, "application/json"): ExportedUser},
     )
     def get(self, request: Request, user: str) -> HttpResponseBase:

@@ -260,7 +260,7 @@ def test_scores_feedback_and_extracted_facts_are_shown_with_reply(
     # From the first of their messages.
     fact = lives.remember(alice, "Likes plums")
     user, reply = read(script, alice)["data"]
-    (learnt,) = user["learnt"]
+    (learnt,) = user["extracted_facts"]
     assert (learnt["id"], learnt["content"]) == (f"mem_{fact.id.hex}", "Likes plums")
     (score,) = reply["scores"]
     assert (score["value"], score["reasoning"]) == (8, "It is kind.")

@@ -18,7 +18,7 @@ def test_slow_coroutine_times_out_and_is_cancelled(running):
         finally:
             ended.set()
 
-    with pytest.raises(event_loop_bridge.BridgeTimeout, match="took too long"):
+    with pytest.raises(event_loop_bridge.BridgeTimeout, match="did not answer in time"):
         event_loop_bridge.run_on_loop(never(), seconds=0.2)
     if begun.is_set():  # A busy loop has not even begun it.
         assert ended.wait(60)

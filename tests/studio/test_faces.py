@@ -120,7 +120,7 @@ def test_cross_site_form_is_refused(browser, script):
     # Of our own site, but of no form.
     answer = browser.http.post("/admin/tokens", data=fields)
     assert answer.status_code == 403
-    assert "load its page again" in answer.text
+    assert "Reload its page" in answer.text
     labels = {token["label"] for token in script.get("/admin/tokens").json()["data"]}
     assert "forged" not in labels
 

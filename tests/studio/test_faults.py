@@ -19,7 +19,7 @@ def test_internal_error_is_logged_and_returned_in_requested_format(
     with caplog.at_level(logging.ERROR):
         page = script.get("/admin/", headers={"Accept": "text/html"})
     assert page.status_code == 500
-    assert "That failed" in page.text
+    assert "Server error" in page.text
     assert "TemplateDoesNotExist" in caplog.text
     monkeypatch.setattr(HomeView, "get", lambda self, request: 1 / 0)
     told = script.get("/admin/")
@@ -32,11 +32,11 @@ def test_database_outage_is_shown_on_pages(script, monkeypatch, caplog, path):
     monkeypatch.setattr(accounts, "get_or_create_user", gone)
     page = script.get(path, headers={"Accept": "text/html"})
     assert page.status_code == 503
-    assert "The database is not available" in page.text
+    assert "The database is unavailable" in page.text
     told = script.get(path)
     assert told.status_code == 503
     assert told.json()["error"]["type"] == "service_unavailable"
-    assert "the studio has no database: it is away" in caplog.text
+    assert "the studio cannot reach the database: it is away" in caplog.text
     assert "Traceback" not in caplog.text
     monkeypatch.undo()
     assert script.get("/admin/").status_code == 200

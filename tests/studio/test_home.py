@@ -88,10 +88,10 @@ def test_unknown_prices_are_shown_once():
 
     unknown = tile(micro_usd=0, unpriced=12)
     assert "<dd>unknown</dd>" in unknown
-    assert "no price is known</a>" in unknown
+    assert "no prices</a>" in unknown
     some = tile(micro_usd=120_000, unpriced=12)
     assert "<dd>$0.12</dd>" in some
-    assert "+ 12 of unknown price</a>" in some
+    assert "+ 12 unpriced</a>" in some
 
 
 @pytest.mark.parametrize(
@@ -195,9 +195,7 @@ def test_failed_logins_raise_an_alert(configure):
         "2 more bursts of failed sign-ins in the last hour",
     ]
     first = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)[0]
-    assert first.details.startswith(
-        "For the studio. Further ones are delayed. If nobody"
-    )
+    assert first.details.startswith("For the studio. Further attempts are delayed.")
 
 
 @pytest.mark.usefixtures("alone")
@@ -238,14 +236,14 @@ def test_unknown_prices_raise_an_alert(configure):
     configure(CONFIG)
     turn(cost_micro_usd=None)
     [concern] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
-    assert concern.message == "1 turn costs more than is known"
+    assert concern.message == "1 turn has no price"
     assert "openai/gpt-test" in concern.details
 
 
 @pytest.mark.usefixtures("alone")
 def test_disabled_telemetry_raises_an_alert(configure):
     configure(CONFIG + "telemetry: {sqlite: {enabled: false}}\n")
-    assert concerns() == ["Turns are not recorded, so there is little to see here"]
+    assert concerns() == ["Turns are not recorded, so most figures are empty"]
 
 
 @pytest.mark.usefixtures("alone")
@@ -273,7 +271,9 @@ def test_broken_file_raises_an_alert(configure):
     assert concerns() == []  # It may be half written.
     watcher.poll()
     [concern] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
-    assert concern.message == "coulisse.yaml is not valid: what it said before runs"
+    assert (
+        concern.message == "coulisse.yaml is invalid; the last valid version is in use"
+    )
     assert f"coulisse.yaml:{good.count(chr(10)) + 1}:1: " in concern.details
     assert concern.address == "/admin/config/edit"
     path.write_text(good)
@@ -288,7 +288,7 @@ def test_pending_restart_raises_an_alert(configure):
     watcher = live.ConfigWatcher()
     path.write_text(path.read_text() + "server: {port: 9999}\n")
     watcher.poll()
-    assert concerns() == ["Restart to apply what changed in server"]
+    assert concerns() == ["Restart required to apply changes in server"]
     path.write_text(path.read_text().replace("server: {port: 9999}\n", ""))
     watcher.poll()
     assert concerns() == []

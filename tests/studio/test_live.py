@@ -295,7 +295,7 @@ def test_page_without_script_shows_escaped_turns(server, browser, client, user):
     page = browser.get("/admin/live").text
     assert "Is &lt;b&gt;this&lt;/b&gt; bold?" in page
     assert 'src="/admin/static/studio/live.js"' in page
-    assert "Nothing runs just now" in page
+    assert "No running turns." in page
 
 
 def test_polling_client_sees_running_turns(server, http, client, fake, user):

@@ -168,7 +168,7 @@ def test_every_day_has_a_bar():
     chart = spend.build_chart(days, NOW - timedelta(days=6), NOW)
     assert [bar.share for bar in chart.bars] == [0, 0, 0, 1, 0, 0, 0]
     assert chart.bars[3].label == "2100-07-28: $1.25"
-    assert chart.bars[5].label == "2100-07-30: unknown, 1 of unknown price"
+    assert chart.bars[5].label == "2100-07-30: unknown, 1 unpriced"
 
 
 @pytest.mark.parametrize("sign", [*csv_export.FORMULA_PREFIXES])

@@ -58,7 +58,7 @@ def test_other_admin_pages_redirect_to_the_studio(browser):
         assert answer.headers["Location"] == place, path
     missing = browser.get("/admin/tables/password_change/")
     assert missing.status_code == 404
-    assert "There is no such table" in missing.text
+    assert "Table or page not found" in missing.text
     assert 'id="nav-sidebar"' in missing.text
 
 
@@ -75,6 +75,6 @@ def test_tables_require_the_operator_role(viewer):
     table = "/admin/tables/access/apitoken/"
     refused = viewer.get(table, headers=html)
     assert refused.status_code == 403
-    assert "Tables are read by operators" in refused.text
+    assert "Only operators may view tables" in refused.text
     assert 'id="nav-sidebar"' in refused.text
     assert viewer.get(table).json()["error"]["type"] == "permission_error"

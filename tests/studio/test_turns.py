@@ -63,7 +63,7 @@ def test_page_shows_every_level(browser):
     page = browser.get(f"/admin/turns/{turn.turn_id}").text
     for text in (
         *("ask_researcher", "ask_librarian", "the librarian failed", "429"),
-        *("openai/gpt-test", "broken off", "It broke", "HTTP 529", "64 read from"),
+        *("openai/gpt-test", "cancelled", "It broke", "HTTP 529", "64 from the cache"),
     ):
         assert text in page
     assert page.count("<li>") >= 10
@@ -82,12 +82,12 @@ def test_page_shows_recalled_facts(script, browser):
         *(("bakes cakes", "deleted"), ("likes tea", "active"))
     ]
     page = browser.get(f"/admin/turns/{turn.turn_id}").text
-    assert "3 facts of the user" in page
+    assert "3 facts" in page
     assert (
         f'href="/admin/users/{user_id}/facts/{public_ids.format_fact_id(tea)}"' in page
     )
-    assert "deleted since" in page
-    assert "What is erased since is not shown." in page
+    assert "now deleted" in page
+    assert "Facts deleted since then are hidden." in page
     assert "owes money" not in page
 
 

@@ -70,7 +70,7 @@ def test_user_is_listed_with_counts_and_cost(script, alice, user):
         "facts": 1,
         "turns": 2,
         "spent_micro_usd": 700,
-        "turns_of_unknown_price": 1,
+        "unpriced_turns": 1,
     }
 
 
@@ -131,7 +131,7 @@ def test_invalid_page_position_is_refused(script):
 
 def test_search_without_results_says_so(browser):
     page = browser.get(f"{USERS}?q={uuid.uuid4()}").text
-    assert "Nobody of that name." in page
+    assert "No such user." in page
 
 
 # One of them.
@@ -158,9 +158,9 @@ def test_limits_are_shown_with_usage(configure, script, alice):
     assert limit.pop("resets_at")
     assert limit == {
         "limit": "daily token limit",
-        "counted": "tokens",
+        "unit": "tokens",
         "used": 0,
-        "most": 1000,
+        "maximum": 1000,
         "share": 0.0,
     }
 
@@ -170,7 +170,7 @@ def test_unknown_user_is_404(script, browser):
     assert error(script.get(at(nobody)), 404)["code"] == "user_not_found"
     page = browser.get(at(nobody))
     assert page.status_code == 404
-    assert "seen no such user" in page.text
+    assert "No such user" in page.text
 
 
 @pytest.mark.parametrize(
@@ -217,4 +217,4 @@ def test_script_erases_a_user(script, alice):
 def test_browser_confirms_and_erases_by_form(browser, alice):
     page = browser.submit(at(alice), {"_method": "DELETE"}, of=f"{at(alice)}/erase")
     assert page.url.path == USERS
-    assert f"Erased user {alice}" in page.text
+    assert f"User {alice} erased" in page.text
