@@ -118,8 +118,8 @@ def test_nul_in_a_form_is_refused(script, body: bytes) -> None:
         ("-9223372036854775809", "64 bits"),
         ("1e999", "finite"),
         ('"\\u0000"', "NUL"),
-        ('"\\ud800"', "half of a character"),
-        ('[{"a": "\\udfff"}]', "half of a character"),
+        ('"\\ud800"', "lone surrogate"),
+        ('[{"a": "\\udfff"}]', "lone surrogate"),
         ('{"\\u0000": 1}', "NUL"),
     ],
 )
