@@ -23,7 +23,7 @@ SLOW = (
     "tests/gateway/security/test_hostile_schemas.py::test_exponential_reference_check_ends",
     "tests/gateway/limits/test_request_limits.py::test_sent_export_releases_its_slot",
     "tests/gateway/security/test_secret_oracle.py",
-    "tests/memory/test_sameness.py::test_any_text_can_be_compared",
+    "tests/memory/facts/test_equivalence.py::test_any_text_can_be_compared",
     "tests/studio/test_every_answer.py",
     "tests/studio/test_every_write.py::test_every_change_is_audited_once",
     "tests/studio/test_security.py::test_every_address_answers_browsers_and_scripts",

@@ -26,7 +26,7 @@ from memory.models import Fact, Owner, StoredMessage
 from tasks.models import Task
 from telemetry.models import Turn
 from tests.access.actors import ADA
-from tests.memory import lives
+from tests.memory.user_data import sample_user
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
 
@@ -124,11 +124,13 @@ def test_equal_seeds_create_equal_data():
 
 def test_clear_keeps_data_of_other_users():
     real = uuid.uuid4()
-    lives.live(real)
+    sample_user.store_user_data(real)
     token_keys.create_token("theirs", "ada", by=ADA)
     before = counts()
     run(*OPTIONS)
-    lives.live(sample_users.synthetic_user(999), "a later message to the demo")
+    sample_user.store_user_data(
+        sample_users.synthetic_user(999), "a later message to the demo"
+    )
     assert counts() != before
     output = run("--clear")
     check_keys()
@@ -144,7 +146,7 @@ def test_clear_keeps_data_of_other_users():
 
 
 def test_demo_refuses_a_database_with_real_users():
-    lives.live(uuid.uuid4())
+    sample_user.store_user_data(uuid.uuid4())
     with pytest.raises(CommandError, match="has other users"):
         run(*OPTIONS[:-1])
 

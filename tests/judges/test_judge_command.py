@@ -25,7 +25,7 @@ from tasks.queue import lifecycle
 from tasks.worker import service
 from testing.wires import ScriptedAnswer
 from tests.judges.sample_judges import JUDGE_CONFIG, answer
-from tests.memory.lives import AT
+from tests.memory.user_data.sample_user import AT
 
 pytestmark = pytest.mark.database
 

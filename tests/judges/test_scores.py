@@ -13,7 +13,7 @@ from judges.models import Feedback, Score
 from judges.ratings import scores
 from judges.ratings.scores import JudgedReply, ScoreStats
 from judges.scoring.verdict_parser import JudgeResult
-from tests.memory.lives import AT
+from tests.memory.user_data.sample_user import AT
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 

@@ -1,11 +1,11 @@
-"""What the tests of learning have in common."""
+"""Fixtures of the tests of memory."""
 
 import pytest
 
 from config import live
 from memory.extraction import notifier
 from memory.models import ExtractionJob
-from tests.memory.learning_stage import CONFIG, configured, new_user
+from tests.memory.extraction_harness import CONFIG, load_config, new_user
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def config(fake, tmp_path):
     """Put a YAML in force, whose fields a test may give."""
 
     def put(text: str = CONFIG, **more: str):
-        return configured(fake, tmp_path / "coulisse.yaml", text, **more)
+        return load_config(fake, tmp_path / "coulisse.yaml", text, **more)
 
     put()
     return put

@@ -29,7 +29,14 @@ from memory.recall.types import Query
 from memory.transcript.summaries import consolidation
 from testing.scripted_embeddings import ScriptedEmbedding
 from testing.wires import ScriptedAnswer
-from tests.memory.learning_stage import CONFIG, NOON, configured, new_user, says, tell
+from tests.memory.extraction_harness import (
+    CONFIG,
+    NOON,
+    add_turn,
+    load_config,
+    new_user,
+    propose_facts,
+)
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
 
@@ -70,7 +77,7 @@ def owner():
 @pytest.fixture
 def config(fake, tmp_path, woken):
     def put(text: str = CONFIG, **more: str):
-        return configured(fake, tmp_path / "coulisse.yaml", text, **more)
+        return load_config(fake, tmp_path / "coulisse.yaml", text, **more)
 
     put()
     return put
@@ -92,14 +99,14 @@ def test_memory_tasks_have_the_names_they_are_sent_by():
 
 
 def test_extract_facts_task_runs_due_jobs(config, fake, owner):
-    tell(owner, "hello", "hi")
-    says(fake)
+    add_turn(owner, "hello", "hi")
+    propose_facts(fake)
     tasks.extract_facts()
     assert ExtractionJob.objects.get().state == "done"
 
 
 def test_consolidate_task_stores_a_receipt(config, fake, owner):
-    tell(owner, *["words"] * 40)
+    add_turn(owner, *["words"] * 40)
     fake.reply("They talked.")
     tasks.consolidate()
     tasks.consolidate()
@@ -109,13 +116,13 @@ def test_consolidate_task_stores_a_receipt(config, fake, owner):
 def test_sweep_notifies_a_worker_of_waiting_jobs(config, woken, owner):
     tasks.sweep()
     assert woken == []
-    tell(owner, "hello", "hi")
+    add_turn(owner, "hello", "hi")
     tasks.sweep()
     assert woken == [1]
 
 
 def test_sweep_fails_job_that_kills_its_workers(config, owner):
-    tell(owner, "hello", "hi")
+    add_turn(owner, "hello", "hi")
     for _ in range(job_queue.MAX_ATTEMPTS):
         (taken,) = job_queue.claim(1, 0)
     assert tasks.run_sweep(datetime.now(UTC))["jobs failed"] == 1
@@ -154,7 +161,7 @@ def test_failing_sweep_step_does_not_stop_the_others(
     PendingErasure.objects.create(
         user_id=owner, confirmation_digest="x", expires_at=NOW
     )
-    tell(owner, "hello", "hi")
+    add_turn(owner, "hello", "hi")
     tasks.run_sweep(NOW)
     assert woken == [1]
     assert not PendingErasure.objects.exists()
@@ -167,8 +174,8 @@ def test_failing_sweep_step_does_not_stop_the_others(
 
 def index_without_vectors(fake, owner, *texts: str) -> None:
     fake.default_embedding = ScriptedEmbedding(status=503)
-    says(fake)
-    tell(owner, *texts)
+    propose_facts(fake)
+    add_turn(owner, *texts)
     extraction_worker.run_due_jobs(10)
     fake.default_embedding = ScriptedEmbedding()
 
@@ -257,14 +264,14 @@ def printed(*args: str) -> str:
 @pytest.fixture
 def failed(config, fake, owner) -> ExtractionJob:
     fake.default = ScriptedAnswer(("no JSON",))
-    job = tell(owner, "hello", "hi")
+    job = add_turn(owner, "hello", "hi")
     extraction_worker.run_due_jobs(10)
     return job
 
 
 def test_extraction_command_lists_failures(failed, fake, owner):
     fake.default = ScriptedAnswer(("[]",))
-    tell(new_user(), "hello", "hi")
+    add_turn(new_user(), "hello", "hi")
     extraction_worker.run_due_jobs(10)
     text = printed()
     assert "1 done" in text
@@ -311,7 +318,7 @@ def test_extraction_command_refuses_invalid_job_id(config):
 
 
 def test_consolidate_returns_the_stored_receipt(config, fake, owner):
-    tell(owner, *["words"] * 40, at=NOON)
+    add_turn(owner, *["words"] * 40, at=NOON)
     fake.reply("They talked.")
     receipt = consolidation.consolidate(NOW)
     assert receipt == ConsolidationRun.objects.get()

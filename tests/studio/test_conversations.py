@@ -18,8 +18,8 @@ from memory.transcript.message_rows import NewMessage
 from studio.user_pages import conversation_serializers
 from tests.gateway.calls import error
 from tests.gateway.memory_client import ok
-from tests.memory import lives
-from tests.memory.saving import save
+from tests.memory.facts.saving import save
+from tests.memory.user_data import sample_user
 from tests.telemetry.sample_turns import nested_calls, store_turn, tool_call
 
 pytestmark = pytest.mark.database
@@ -258,7 +258,7 @@ def test_scores_feedback_and_extracted_facts_are_shown_with_reply(
         updated_at=now,
     )
     # From the first of their messages.
-    fact = lives.remember(alice, "Likes plums")
+    fact = sample_user.store_fact(alice, "Likes plums")
     user, reply = read(script, alice)["data"]
     (learnt,) = user["extracted_facts"]
     assert (learnt["id"], learnt["content"]) == (f"mem_{fact.id.hex}", "Likes plums")
@@ -318,7 +318,7 @@ def test_query_count_is_independent_of_length(alice):
         for _ in range(number):
             turn_id = say(alice, Message("user", "Hi"), Message("assistant", "Hello!"))
             store_turn(*nested_calls(), turn_id=turn_id, user_id=alice)
-            lives.appraise(alice, turn_id, "plums")
+            sample_user.store_scores(alice, turn_id, "plums")
         thread = conversation_queries.get_thread(alice, "")
         with CaptureQueriesContext(connection) as queries:
             told = conversation_serializers.conversation_page(alice, thread)

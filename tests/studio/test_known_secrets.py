@@ -8,7 +8,7 @@ from judges.models import Score
 from memory.models import Fact
 from studio.operations import table_browser
 from tasks.models import Task
-from tests.memory import lives
+from tests.memory.user_data import sample_user
 
 pytestmark = pytest.mark.database
 
@@ -19,7 +19,7 @@ SECRET = "sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs"
 def alice(server, user):
     """A user whose every text has the secret."""
     user_id = derive_user_id(user)
-    lives.live(user_id, SECRET)
+    sample_user.store_user_data(user_id, SECRET)
     # Of judges nothing is stored with it, and of tasks this is what came of one.
     Score.objects.filter(user_id=user_id).update(reasoning="")
     Task.objects.filter(user_id=user_id).update(

@@ -8,7 +8,7 @@ from django.db import connection
 from access.users import identity
 from studio.operations import table_browser
 from studio.server.asgi_handler import StudioHandler
-from tests.memory import lives
+from tests.memory.user_data import sample_user
 from tests.studio.test_every_address import FACES
 
 pytestmark = pytest.mark.database
@@ -52,7 +52,7 @@ def test_no_page_scans_a_whole_table(browser, statements):
 )
 def test_rows_are_ordered_by_primary_key(browser, statements, user, model):
     path = f"/admin/tables/{model._meta.app_label}/{model._meta.model_name}/"
-    lives.live(identity.derive_user_id(user))
+    sample_user.store_user_data(identity.derive_user_id(user))
     # By each column; who types that sees the newest first all the same.
     for query in (
         "",

@@ -12,8 +12,8 @@ from studio.user_pages import fact_detail, fact_list
 from studio.user_pages import schemas as shapes
 from tests.access.actors import ADA
 from tests.gateway.memory_client import CONFIG_WITH_MEMORY, ok
-from tests.memory import lives
-from tests.memory.saving import save
+from tests.memory.facts.saving import save
+from tests.memory.user_data import sample_user
 from tests.studio.fitting import assert_fits
 from tests.telemetry.sample_turns import nested_calls, store_turn
 
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.database
 def alice(configure, running, user):
     configure(CONFIG_WITH_MEMORY)
     user_id = identity.derive_user_id(user)
-    lives.live(user_id)
+    sample_user.store_user_data(user_id)
     store_turn(user_id=user_id, outcome="error", error="It broke", origin="shadow")
     turn = store_turn(*nested_calls(), user_id=user_id)
-    lives.talk(user_id, "plums", thread="another")
-    lives.appraise(user_id, turn.turn_id, "plums")
+    sample_user.store_conversation(user_id, "plums", thread="another")
+    sample_user.store_scores(user_id, turn.turn_id, "plums")
     return user_id
 
 

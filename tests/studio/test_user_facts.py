@@ -17,7 +17,7 @@ from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from tests.gateway.calls import error
 from tests.gateway.memory_client import CONFIG_WITH_MEMORY, ok
-from tests.memory.saving import save
+from tests.memory.facts.saving import save
 
 pytestmark = pytest.mark.database
 

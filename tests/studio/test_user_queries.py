@@ -19,8 +19,8 @@ from studio.user_pages.fact_detail import FactView
 from studio.user_pages.fact_list import FactListView
 from studio.user_pages.score_list import UserScoresView
 from studio.user_pages.user_views import UserDetailView, UserListView
-from tests.memory import lives
-from tests.memory.saving import save
+from tests.memory.facts.saving import save
+from tests.memory.user_data import sample_user
 from tests.telemetry.sample_turns import nested_calls, store_turn
 
 pytestmark = pytest.mark.database
@@ -31,7 +31,7 @@ NOW = datetime.now(UTC)
 @pytest.fixture
 def alice(server, user):
     user_id = identity.derive_user_id(user)
-    lives.live(user_id)
+    sample_user.store_user_data(user_id)
     return user_id
 
 
@@ -61,8 +61,10 @@ def more(user_id):
             outcome="error",
             error="no",
         )
-        lives.talk(user_id, f"more {number}", thread=f"thread {number}", turns=1)
-        lives.appraise(user_id, turn.turn_id, "plums")
+        sample_user.store_conversation(
+            user_id, f"more {number}", thread=f"thread {number}", turns=1
+        )
+        sample_user.store_scores(user_id, turn.turn_id, "plums")
         save(user_id, f"Likes {chr(97 + number) * 5}")
 
 
@@ -82,7 +84,7 @@ def test_list_page_query_count_is_constant(alice, face):
     few = queries(face)
     for _ in range(4):
         user_id = UserId(uuid.uuid4())
-        lives.talk(user_id, "plums")
+        sample_user.store_conversation(user_id, "plums")
         store_turn(*nested_calls(), user_id=user_id, started_at=NOW)
     assert queries(face) == few <= 9
 
@@ -95,7 +97,7 @@ def test_turn_and_fact_page_query_count_is_constant(alice):
     assert queries(TurnView, id=str(shallow.turn_id)) == queries(
         TurnView, id=str(tree.turn_id)
     )
-    name = f"mem_{lives.remember(alice, 'Likes figs').id.hex}"
+    name = f"mem_{sample_user.store_fact(alice, 'Likes figs').id.hex}"
     few = queries(FactView, user=str(alice), id=name)
     more(alice)
     assert queries(FactView, user=str(alice), id=name) == few

@@ -13,7 +13,7 @@ from telemetry.models import Turn
 from tests.conftest import CONFIG
 from tests.gateway.calls import error
 from tests.gateway.memory_client import ok
-from tests.memory import lives
+from tests.memory.user_data import sample_user
 from tests.telemetry.sample_turns import model_call, store_turn
 
 pytestmark = pytest.mark.database
@@ -32,7 +32,7 @@ FAR = datetime(2199, 1, 1, tzinfo=UTC)
 def alice(server, user):
     """A user of whom there is something of everything."""
     user_id = identity.derive_user_id(user)
-    lives.live(user_id)
+    sample_user.store_user_data(user_id)
     yield user_id
     Turn.objects.filter(user_id=user_id).delete()  # One is of the next hour.
 
@@ -76,7 +76,7 @@ def test_user_is_listed_with_counts_and_cost(script, alice, user):
 
 def test_users_are_found_by_part_of_a_token_principal(script, user):
     made = ok(script.post("/admin/tokens", json={"label": "x", "principal": user}), 201)
-    lives.talk(identity.derive_user_id(user), "plums")
+    sample_user.store_conversation(identity.derive_user_id(user), "plums")
     (found,) = find(script, user[8:30].upper())
     assert (found["id"], found["name"]) == (str(identity.derive_user_id(user)), user)
     assert made["principal"] == user
@@ -117,7 +117,7 @@ def _active(*times):
 def test_users_with_only_failures_or_facts_are_listed(script, server):
     failed, remembered = UserId(uuid.uuid4()), UserId(uuid.uuid4())
     store_turn(user_id=failed, outcome="error", error="provider 'x' failed")
-    lives.remember(remembered, "Likes plums")
+    sample_user.store_fact(remembered, "Likes plums")
     Owner.objects.create(user_id=remembered, created_at=datetime.now(UTC))
     for user_id, counts in ((failed, (0, 0)), (remembered, (0, 1))):
         (found,) = find(script, str(user_id))
@@ -195,7 +195,7 @@ def test_user_data_can_be_exported(script, alice):
 
 def test_viewers_cannot_export_or_erase(viewer, user):
     user_id = identity.derive_user_id(user)
-    lives.live(user_id)
+    sample_user.store_user_data(user_id)
     assert viewer.get(at(user_id)).status_code == 200
     assert viewer.get(f"{at(user_id)}/export").status_code == 403
     assert viewer.delete(at(user_id)).status_code == 403
@@ -207,7 +207,7 @@ def test_script_erases_a_user(script, alice):
     deleted = ok(script.delete(at(alice)))["deleted"]
     assert deleted == counted
     assert deleted["messages"] == 8
-    assert not any(lives.rows_of(alice).values())
+    assert not any(sample_user.count_rows(alice).values())
     (entry,) = AuditEntry.objects.filter(action="user.erase", target=alice)
     assert entry.actor == "studio: local"
     assert "plums" not in str(entry.details)

@@ -14,7 +14,11 @@ from memory.api import user_data
 from memory.models import PendingErasure
 from memory.user_data import erasure, export
 from tests.gateway.memory_client import ok
-from tests.memory.lives import live, rows_of, talk
+from tests.memory.user_data.sample_user import (
+    count_rows,
+    store_conversation,
+    store_user_data,
+)
 
 pytestmark = pytest.mark.database
 
@@ -26,7 +30,7 @@ EXPORT, ME = "/v1/users/me/export", "/v1/users/me"
 
 def test_export_contains_everything(memory_client):
     owner = identity.derive_user_id(memory_client.user)
-    live(owner, "plums")
+    store_user_data(owner, "plums")
     response = memory_client.send("GET", EXPORT)
     told = ok(response)
     assert told["object"] == "user.export"
@@ -50,7 +54,7 @@ def test_export_contains_saved_memories(memory_client):
 
 def test_long_export_is_streamed_in_chunks(memory_client, monkeypatch):
     monkeypatch.setattr(export, "MESSAGES_PER_READ", 4)
-    talk(identity.derive_user_id(memory_client.user), "plums", turns=25)
+    store_conversation(identity.derive_user_id(memory_client.user), "plums", turns=25)
     with memory_client.client.stream(
         "GET", EXPORT, params={"safety_identifier": memory_client.user}
     ) as response:
@@ -65,7 +69,7 @@ async def test_export_holds_no_connection_between_chunks(memory_client, monkeypa
     """Each piece is one whole trip to the database, begun when the last was sent."""
     owner = identity.derive_user_id(memory_client.user)
     monkeypatch.setattr(export, "MESSAGES_PER_READ", 4)
-    await database_executor.run_to_end(talk, owner, "plums", turns=5)
+    await database_executor.run_to_end(store_conversation, owner, "plums", turns=5)
     first, place = await database_executor.run(export.next_chunk, owner, export.START)
     pieces = user_data.stream_export(owner, first, place)
     written = [await anext(pieces) for _ in range(3)]
@@ -97,7 +101,7 @@ async def test_failed_chunk_aborts_the_export(memory_client, monkeypatch):
 
 
 def test_export_contains_nothing_of_another_user(memory_client, other_client):
-    live(identity.derive_user_id(memory_client.user), "plums")
+    store_user_data(identity.derive_user_id(memory_client.user), "plums")
     response = other_client.send("GET", EXPORT)
     assert ok(response)["threads"] == ok(response)["memories"] == []
     assert "plums" not in response.text
@@ -108,19 +112,19 @@ def test_export_contains_nothing_of_another_user(memory_client, other_client):
 
 def test_confirmed_erasure_deletes_all_rows(memory_client):
     owner = identity.derive_user_id(memory_client.user)
-    live(owner)
+    store_user_data(owner)
     PendingErasure.objects.filter(user_id=owner).delete()
     asked = ok(memory_client.send("DELETE", ME), 202)
     assert asked["object"] == "user.erasure"
     assert asked["would_delete"]["messages"] == 8
-    assert rows_of(owner)["memory.StoredMessage"] == 8
+    assert count_rows(owner)["memory.StoredMessage"] == 8
     told = ok(memory_client.send("DELETE", ME, confirmation=asked["confirmation"]))
     assert told == {
         "object": "user.erased",
         "user_id": str(owner),
         "deleted": asked["would_delete"],
     }
-    assert not any(rows_of(owner).values())
+    assert not any(count_rows(owner).values())
 
 
 def test_erased_memories_are_not_found(memory_client):
@@ -176,12 +180,12 @@ def test_confirmation_of_another_user_is_refused(memory_client, other_client):
 
 
 def test_erasure_keeps_data_of_other_users(memory_client, other_client):
-    live(identity.derive_user_id(memory_client.user), "plums")
-    live(identity.derive_user_id(other_client.user), "pears")
-    before = rows_of(identity.derive_user_id(other_client.user))
+    store_user_data(identity.derive_user_id(memory_client.user), "plums")
+    store_user_data(identity.derive_user_id(other_client.user), "pears")
+    before = count_rows(identity.derive_user_id(other_client.user))
     confirmation = ok(memory_client.send("DELETE", ME), 202)["confirmation"]
     ok(memory_client.send("DELETE", ME, confirmation=confirmation))
-    assert rows_of(identity.derive_user_id(other_client.user)) == before
+    assert count_rows(identity.derive_user_id(other_client.user)) == before
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from core.messages import Message
 from memory.extraction import date_parsing, fact_parser, prompts
 from memory.extraction.prompts import ExtractionInput, PromptMessage
 from memory.facts.types import FactDraft, StoredFact
-from tests.memory.learning_stage import NOON
+from tests.memory.extraction_harness import NOON
 
 LISBON = date_parsing.get_zone("Europe/Lisbon")
 TOKYO = date_parsing.get_zone("Asia/Tokyo")

@@ -19,7 +19,12 @@ from memory.recall.index.retrieval_types import (
 )
 from memory.recall.types import Embedded
 from memory.user_data import erasure
-from tests.memory.test_search import learn, said, say, toward
+from tests.memory.recall.test_search import (
+    find_messages,
+    index_fact,
+    index_messages,
+    vector,
+)
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -32,7 +37,7 @@ def version(user: UserId) -> int:
     return Owner.objects.filter(user_id=user).values_list("version", flat=True)[0]
 
 
-def held(user: UserId) -> list[Passage]:
+def list_passages(user: UserId) -> list[Passage]:
     return list(Passage.objects.filter(user_id=user).order_by("id"))
 
 
@@ -53,23 +58,23 @@ def test_shared_subject_is_stripped(text, stripped):
 
 
 def test_passage_stores_vector_and_terms(owner):
-    learn(owner, "The user lives in Lisbon", toward(1, 1))
-    (row,) = held(owner)
+    index_fact(owner, "The user lives in Lisbon", vector(1, 1))
+    (row,) = list_passages(owner)
     assert (row.embedder, row.dimensions, row.embedding_error) == ("test", 4, "")
-    assert read_vector(row.vector) == pytest.approx(toward(1, 1).vector)
+    assert read_vector(row.vector) == pytest.approx(vector(1, 1).vector)
     assert not row.is_question
 
 
 def test_embedding_error_is_stored_truncated(owner):
-    fact = Fact.objects.get(id=learn(owner, "tea"))
+    fact = Fact.objects.get(id=index_fact(owner, "tea"))
     passages.index_facts(owner, [(fact.id, "tea", None, "x" * 5_000)])
-    (row,) = held(owner)
+    (row,) = list_passages(owner)
     assert (row.embedder, row.vector) == ("", None)
     assert row.embedding_error == "x" * passages.MAX_ERROR_LENGTH
 
 
 def test_removals_raise_the_version_and_additions_do_not(owner):
-    fact = learn(owner, "tea")
+    fact = index_fact(owner, "tea")
     assert not Owner.objects.filter(user_id=owner).exists()
     passages.index_facts(owner, [(fact, "coffee", None, "")])
     assert version(owner) == 1
@@ -78,7 +83,7 @@ def test_removals_raise_the_version_and_additions_do_not(owner):
     passages.unindex_facts(owner, [fact])
     passages.unindex_facts(owner, [])
     assert version(owner) == 2
-    assert held(owner) == []
+    assert list_passages(owner) == []
 
 
 def test_passages_are_written_in_batches(owner, monkeypatch):
@@ -91,9 +96,9 @@ def test_passages_are_written_in_batches(owner, monkeypatch):
     texts = [(row.id, row.content, None, "") for row in rows]
     passages.index_facts(owner, texts)
     passages.index_facts(owner, texts)
-    assert len(held(owner)) == 8
+    assert len(list_passages(owner)) == 8
     passages.unindex_facts(owner, [row.id for row in rows])
-    assert held(owner) == []
+    assert list_passages(owner) == []
 
 
 @pytest.mark.parametrize(
@@ -101,33 +106,33 @@ def test_passages_are_written_in_batches(owner, monkeypatch):
     ["", "\U0001f9c1", "'); DROP TABLE x; --", "w\u00f6rd " * 9_000, "a:1 b'\\ c"],
 )
 def test_any_text_can_be_indexed_and_searched(owner, text):
-    learn(owner, text)
-    say(owner, text, "hm")
-    assert len(said(owner, text)) == (2 if tokenizer.tokenize(text) else 0)
+    index_fact(owner, text)
+    index_messages(owner, text, "hm")
+    assert len(find_messages(owner, text)) == (2 if tokenizer.tokenize(text) else 0)
 
 
 def test_very_long_conversation_fits_the_tsvector_limit(owner):
     wide = "\U0001d538"  # four bytes, and a word
     texts = [" ".join(f"{n:x}{wide * 60}" for n in range(3_000)) for _ in range(3)]
-    say(owner, *texts)
-    assert len(said(owner, f"5{wide * 60}", limit=9)) == 3
+    index_messages(owner, *texts)
+    assert len(find_messages(owner, f"5{wide * 60}", limit=9)) == 3
 
 
 def test_reindexed_messages_are_stored_once(owner):
-    thread = say(owner, "tea", "milk")
-    rows = [(m.message_id, m.position, "tea", None, "") for m in held(owner)]
+    thread = index_messages(owner, "tea", "milk")
+    rows = [(m.message_id, m.position, "tea", None, "") for m in list_passages(owner)]
     passages.index_messages(owner, thread, rows)
-    assert len(held(owner)) == 2
-    assert said(owner, "milk") == []
+    assert len(list_passages(owner)) == 2
+    assert find_messages(owner, "milk") == []
 
 
 # Embedding anew.
 
 
 def test_passages_without_current_vector_are_pending(owner):
-    ours = learn(owner, "The user likes tea", toward(1))
-    learn(owner, "The user likes milk", toward(1, embedder="old"))
-    say(owner, "hello")
+    ours = index_fact(owner, "The user likes tea", vector(1))
+    index_fact(owner, "The user likes milk", vector(1, embedder="old"))
+    index_messages(owner, "hello")
     waiting = [
         p for p in passages.list_pending("test", limit=10_000) if p.user_id == owner
     ]
@@ -139,58 +144,58 @@ def test_passages_without_current_vector_are_pending(owner):
 
 
 def test_stored_vectors_are_searchable(owner):
-    fact = learn(owner, "The user likes tea", toward(1, embedder="old"))
+    fact = index_fact(owner, "The user likes tea", vector(1, embedder="old"))
     assert near(owner) == []
     waiting = [
         p for p in passages.list_pending("test", limit=10_000) if p.user_id == owner
     ]
-    passages.set_vectors([(waiting[0], toward(1), "")])
-    (row,) = held(owner)
+    passages.set_vectors([(waiting[0], vector(1), "")])
+    (row,) = list_passages(owner)
     assert (row.fact_id, row.embedder) == (fact, "test")
     assert near(owner) == [row.id]
     assert version(owner) == 1
 
 
 def test_vector_for_a_changed_passage_is_dropped(owner):
-    fact = learn(owner, "The user likes tea")
+    fact = index_fact(owner, "The user likes tea")
     waiting = [
         p for p in passages.list_pending("test", limit=10_000) if p.user_id == owner
     ]
     passages.index_facts(owner, [(fact, "The user likes milk", None, "")])
-    passages.set_vectors([(waiting[0], toward(1), "")])
-    (row,) = held(owner)
+    passages.set_vectors([(waiting[0], vector(1), "")])
+    (row,) = list_passages(owner)
     assert row.embedder == ""
 
 
 def test_vector_for_an_erased_user_is_dropped(owner):
-    learn(owner, "The user likes tea")
+    index_fact(owner, "The user likes tea")
     waiting = [
         p for p in passages.list_pending("test", limit=10_000) if p.user_id == owner
     ]
     erasure.erase_user(owner)
-    passages.set_vectors([(waiting[0], toward(1), "")])
+    passages.set_vectors([(waiting[0], vector(1), "")])
     assert not Owner.objects.filter(user_id=owner).exists()
 
 
 def test_pending_passages_are_counted(owner):
     before = passages.count_pending("counted")
-    learn(owner, "tea", toward(1, embedder="counted"))
-    fact = learn(owner, "milk")
+    index_fact(owner, "tea", vector(1, embedder="counted"))
+    fact = index_fact(owner, "milk")
     passages.index_facts(owner, [(fact, "milk", None, "down")])
     assert passages.count_pending("counted") == before + 1
 
 
 def test_vector_of_another_user_cannot_be_set(owner):
-    learn(owner, "tea", toward(1, embedder="old"))
-    (row,) = held(owner)
+    index_fact(owner, "tea", vector(1, embedder="old"))
+    (row,) = list_passages(owner)
     forged = passages.PendingPassage(row.id, UserId(uuid.uuid4()), "tea")
-    passages.set_vectors([(forged, toward(1), "")])
-    assert held(owner)[0].embedder == "old"
+    passages.set_vectors([(forged, vector(1), "")])
+    assert list_passages(owner)[0].embedder == "old"
 
 
 def near(user: UserId) -> list[int]:
     """The passages of facts that are found by a vector."""
-    question = ParsedQuery([], toward(1), 0.0)
+    question = ParsedQuery([], vector(1), 0.0)
     found = search.open_index(user).facts(question, FactFilter())
     if isinstance(found, SparseRetrieverScores):
         return sorted(found.similarity)
@@ -216,8 +221,8 @@ def test_lexemes_of_users_are_disjoint(owner):
 
 @sqlite
 def test_removed_passage_leaves_the_cache(owner):
-    fact = learn(owner, "tea", toward(1))
-    learn(owner, "milk", toward(0, 1))
+    fact = index_fact(owner, "tea", vector(1))
+    index_fact(owner, "milk", vector(0, 1))
     assert corpus_cache.get_corpora(owner).facts.live_count == 2
     passages.unindex_facts(owner, [fact])
     assert corpus_cache.get_corpora(owner).facts.live_count == 1
@@ -228,7 +233,7 @@ def test_removed_passage_leaves_the_cache(owner):
 def test_corpus_cache_evicts_least_recently_used_user(monkeypatch):
     users = [UserId(uuid.uuid4()) for _ in range(3)]
     for user in users:
-        learn(user, "tea", Embedded("test", np.ones(100, np.float32)))
+        index_fact(user, "tea", Embedded("test", np.ones(100, np.float32)))
     corpus_cache.clear_cache()
     sizes = [corpus_cache.get_corpora(user).nbytes for user in users]
     monkeypatch.setattr(corpus_cache, "MAX_BYTES", sum(sizes))
@@ -236,7 +241,7 @@ def test_corpus_cache_evicts_least_recently_used_user(monkeypatch):
     for user in (*users, users[0]):
         corpus_cache.get_corpora(user)
     monkeypatch.setattr(corpus_cache, "MAX_BYTES", sum(sizes) - 1)
-    fact = learn(users[2], "milk")
+    fact = index_fact(users[2], "milk")
     corpus_cache.get_corpora(users[2])
     assert list(corpus_cache._cache) == [users[0], users[2]]
     assert corpus_cache._cached_bytes == sum(

@@ -18,7 +18,7 @@ from memory.models import Fact, FactChange, Passage
 from memory.recall import search
 from memory.recall.context import pinned_context
 from memory.recall.types import Embedded, Query
-from tests.memory.saving import save
+from tests.memory.facts.saving import save
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 

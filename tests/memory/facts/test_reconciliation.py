@@ -15,7 +15,7 @@ from memory.facts import fact_store
 from memory.facts.types import FactDraft, SaveResult
 from memory.models import Fact, Passage
 from memory.recall.types import Embedded
-from tests.memory.saving import save
+from tests.memory.facts.saving import save
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 

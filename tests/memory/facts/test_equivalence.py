@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.facts.text_comparison.equivalence import compare_texts, is_identical
-from tests.memory import sameness_pairs as pairs
+from tests.memory.facts import sentence_pairs as pairs
 
-FACTS = Path(__file__).parents[2] / "bench/data/facts.jsonl"
+FACTS = Path(__file__).parents[3] / "bench/data/facts.jsonl"
 
 
 @pytest.mark.parametrize(("old", "new"), pairs.PARAPHRASES)

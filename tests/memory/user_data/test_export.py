@@ -16,7 +16,14 @@ from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from memory.user_data import erasure, export
 from telemetry.presentation import turn_serializers
-from tests.memory.lives import AT, live, put_passage, remember, sign_in, talk
+from tests.memory.user_data.sample_user import (
+    AT,
+    store_conversation,
+    store_fact,
+    store_passage,
+    store_sign_in,
+    store_user_data,
+)
 from tests.telemetry.sample_turns import nested_calls, store_turn, tool_call
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -32,7 +39,7 @@ def exported(user_id: UserId) -> dict:
 
 
 def test_export_contains_all_user_data(owner):
-    live(owner, "plums")
+    store_user_data(owner, "plums")
     told = exported(owner)
     assert told["object"] == "user.export"
     assert told["user_id"] == str(owner)
@@ -47,7 +54,7 @@ def test_export_contains_all_user_data(owner):
 
 
 def test_export_shows_connections_without_tokens(owner):
-    sign_in(owner, "plums")
+    store_sign_in(owner, "plums")
     assert exported(owner)["connections"] == [
         {
             "server": "notes",
@@ -61,7 +68,7 @@ def test_export_shows_connections_without_tokens(owner):
 
 
 def test_export_contains_messages_unchanged(owner):
-    live(owner, "plums")
+    store_user_data(owner, "plums")
     first, call, result, _ = exported(owner)["threads"][0]["messages"]
     assert first["role"] == "user"
     assert first["content"] == "plums 0?"
@@ -78,7 +85,7 @@ def test_export_contains_images(owner):
 
 
 def test_export_contains_the_history_of_a_fact(owner):
-    fact = remember(owner, "Lives in Berlin", key="home", is_pinned=True)
+    fact = store_fact(owner, "Lives in Berlin", key="home", is_pinned=True)
     change = {"before": {"content": "x"}, "after": {"content": "y"}, "reason": "moved"}
     FactChange.objects.create(
         fact=fact, user_id=owner, at=AT, action="updated", by="user", **change
@@ -93,13 +100,13 @@ def test_export_contains_the_history_of_a_fact(owner):
 
 def test_export_contains_facts_of_every_status(owner):
     for status in ("active", "pending_review", "superseded", "expired", "deleted"):
-        remember(owner, status, status=status)
+        store_fact(owner, status, status=status)
     told = {memory["status"] for memory in exported(owner)["memories"]}
     assert told == {"active", "pending_review", "superseded", "expired", "deleted"}
 
 
 def test_export_shows_passage_embedder_without_vector(owner):
-    live(owner)
+    store_user_data(owner)
     told = exported(owner)["passages"]
     assert {passage["embedder"] for passage in told} == {"hash:2"}
     assert "vector" not in told[0]
@@ -126,7 +133,7 @@ def outlined(user_id: UserId) -> dict:
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
 def test_export_can_leave_out_the_calls_of_turns(owner, count):
-    live(owner)
+    store_user_data(owner)
     seconds = range(count)
     turns = [
         store_turn(
@@ -165,8 +172,8 @@ def test_export_of_unknown_user_is_empty(owner):
 
 
 def test_export_contains_no_other_users_data(owner, neighbour):
-    live(owner, "plums")
-    live(neighbour, "pears")
+    store_user_data(owner, "plums")
+    store_user_data(neighbour, "pears")
     assert b"pears" not in b"".join(export.iter_chunks(owner))
     assert neighbour.hex not in str(exported(owner))
 
@@ -189,9 +196,11 @@ def small_pages(monkeypatch) -> None:
 @pytest.mark.parametrize("count", SIZES)
 def test_export_chunks_join_without_gap(owner, count):
     for number in range(count):
-        talk(owner, f"t{number}", thread=f"t{number}", turns=number % 3 + 1)
-        fact = remember(owner, f"fact {number}")
-        put_passage(owner, fact=fact)
+        store_conversation(
+            owner, f"t{number}", thread=f"t{number}", turns=number % 3 + 1
+        )
+        fact = store_fact(owner, f"fact {number}")
+        store_passage(owner, fact=fact)
         # Two in one instant: their ids tell them apart.
         store_turn(user_id=owner, started_at=AT + number // 2 * timedelta(seconds=1))
     told = exported(owner)
@@ -210,7 +219,7 @@ def test_export_chunks_join_without_gap(owner, count):
 
 def test_long_messages_end_a_chunk(owner, monkeypatch):
     monkeypatch.setattr(export, "MAX_CHUNK_BYTES", 1000)
-    talk(owner, "x" * 600, turns=5)
+    store_conversation(owner, "x" * 600, turns=5)
     sizes = [len(written) for written in export.iter_chunks(owner)]
     assert max(sizes) < 3000
     assert len(exported(owner)["threads"][0]["messages"]) == 20
@@ -227,7 +236,7 @@ def places(owner: UserId) -> Sequence[export.ExportPosition]:
 
 @pytest.mark.usefixtures("small_pages")
 def test_chunk_can_be_requested_again(owner):
-    live(owner)
+    store_user_data(owner)
     # The head says when it was written.
     for place in places(owner)[1:]:
         assert export.next_chunk(owner, place) == export.next_chunk(owner, place)
@@ -235,7 +244,7 @@ def test_chunk_can_be_requested_again(owner):
 
 @pytest.mark.usefixtures("small_pages")
 def test_export_stays_valid_json_when_user_is_erased(owner):
-    live(owner)
+    store_user_data(owner)
     for last in range(len(places(owner))):
         written, place, number = b"", export.START, 0
         while place is not None:
@@ -245,7 +254,7 @@ def test_export_stays_valid_json_when_user_is_erased(owner):
                 erasure.erase_user(owner)
             number += 1
         assert orjson.loads(written)["object"] == "user.export"
-        live(owner)
+        store_user_data(owner)
 
 
 def test_export_needs_no_query_per_row(owner):
@@ -254,10 +263,10 @@ def test_export_needs_no_query_per_row(owner):
             exported(owner)
         return len(captured)
 
-    live(owner)
+    store_user_data(owner)
     before = queries()
     for number in range(50):
-        put_passage(owner, fact=remember(owner, f"fact {number}"))
+        store_passage(owner, fact=store_fact(owner, f"fact {number}"))
     for _ in range(20):
         store_turn(*nested_calls(), user_id=owner)
     assert queries() == before

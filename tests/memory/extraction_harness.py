@@ -1,4 +1,4 @@
-"""What tests of learning share: stored turns and the jobs of them."""
+"""Harness for extraction tests: stored turns, their jobs, and model replies."""
 
 import json
 import uuid
@@ -22,7 +22,7 @@ def new_user() -> UserId:
     return UserId(uuid.uuid4())
 
 
-def tell(
+def add_turn(
     user: UserId, *texts: str, thread: str = "", at: datetime = NOON, roles: str = "ua"
 ) -> ExtractionJob:
     """Store a turn and its job; `roles` are first letters, taken in rotation."""
@@ -84,7 +84,7 @@ memory:
 HASH = "{provider: hash}"
 
 
-def configured(
+def load_config(
     fake: FakeProvider, path: Path, text: str = CONFIG, **more: str
 ) -> Config:
     """Put a YAML in force whose provider is the fake."""
@@ -101,12 +101,12 @@ def fact(content: str, quote: str, **fields: Any) -> dict[str, Any]:
     return {"content": content, "quote": quote, "category": "fact", **fields}
 
 
-def says(fake: FakeProvider, *facts: Any) -> None:
+def propose_facts(fake: FakeProvider, *facts: Any) -> None:
     """Have the model propose these facts."""
     fake.reply(json.dumps({"facts": facts}))
 
 
-def learn(job: ExtractionJob) -> ExtractionJob:
+def run_job(job: ExtractionJob) -> ExtractionJob:
     """Take the job and learn from it, and return what became of it."""
     (taken,) = job_queue.claim(1, 300, now=datetime.now(UTC))
     assert taken.pk == job.pk
@@ -115,7 +115,7 @@ def learn(job: ExtractionJob) -> ExtractionJob:
     return job
 
 
-def known(user: UserId) -> list[tuple[str, str]]:
+def list_facts(user: UserId) -> list[tuple[str, str]]:
     """Return what is known of a user, and with what status."""
     rows = Fact.objects.filter(user_id=user).order_by("created_at", "content")
     return list(rows.values_list("content", "status"))

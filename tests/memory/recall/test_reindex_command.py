@@ -15,7 +15,7 @@ from memory.recall import embedding, passages, search
 from memory.recall.index import hnsw_index, postgres_index
 from memory.recall.types import Embedded, Query
 from providers.embeddings.base import Embedder
-from tests.memory.test_search import learn, say, toward
+from tests.memory.recall.test_search import index_fact, index_messages, vector
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -69,16 +69,16 @@ def embedders(user: UserId) -> list[str]:
 
 
 def test_reindex_gives_every_passage_a_current_vector(owner, yaml):
-    learn(owner, "The user likes tea", toward(1, embedder="old"))
-    learn(owner, "The user likes milk")
-    say(owner, "hello world", "hello you")
+    index_fact(owner, "The user likes tea", vector(1, embedder="old"))
+    index_fact(owner, "The user likes milk")
+    index_messages(owner, "hello world", "hello you")
     assert run(yaml) == f"4 texts to embed with {NEW}\n4 embedded\n"
     assert embedders(owner) == [NEW] * 4
     assert run(yaml) == f"0 texts to embed with {NEW}\n0 embedded\n"
 
 
 def test_reindexed_vectors_reach_other_processes(owner, yaml):
-    learn(owner, "The user likes tea", toward(1, embedder="old"))
+    index_fact(owner, "The user likes tea", vector(1, embedder="old"))
     vectors, _ = embedding.embed_texts(_embedder(), ["likes tea"])
     assert search.nearest_facts(owner, vectors[0], limit=1) == []
     run(yaml)
@@ -91,13 +91,13 @@ def _embedder() -> Embedder:
 
 
 def test_dry_run_changes_nothing(owner, yaml):
-    learn(owner, "The user likes tea")
+    index_fact(owner, "The user likes tea")
     assert run(yaml, "--dry-run") == f"1 texts to embed with {NEW}\n"
     assert embedders(owner) == [""]
 
 
 def test_text_without_words_is_embedded_once(owner, yaml):
-    learn(owner, "...")
+    index_fact(owner, "...")
     run(yaml)
     assert run(yaml) == f"0 texts to embed with {NEW}\n0 embedded\n"
     found = search.search_facts(owner, Query("x", Embedded(NEW, np.ones(32))), limit=1)
@@ -106,7 +106,7 @@ def test_text_without_words_is_embedded_once(owner, yaml):
 
 def test_failed_batch_is_reported_and_others_are_kept(owner, yaml, monkeypatch):
     for number in range(6):
-        learn(owner, f"tea {number}", toward(1, embedder="old"))
+        index_fact(owner, f"tea {number}", vector(1, embedder="old"))
     works = embedding.embed_texts
 
     def sometimes(embedder, texts):
@@ -132,7 +132,7 @@ def test_unavailable_service_ends_the_command(owner, yaml, monkeypatch):
         return [None], ["down"]
 
     for number in range(9):
-        learn(owner, f"tea {number}")
+        index_fact(owner, f"tea {number}")
     monkeypatch.setattr(embedding, "embed_texts", down)
     with pytest.raises(CommandError, match="9 texts remain"):
         run(yaml, "--batch", "1")
@@ -147,7 +147,7 @@ def test_interrupted_reindex_can_be_resumed(owner, yaml, monkeypatch):
 
     works = embedding.embed_texts
     for number in range(3):
-        learn(owner, f"tea {number}")
+        index_fact(owner, f"tea {number}")
     monkeypatch.setattr(embedding, "embed_texts", broken)
     with pytest.raises(CommandError, match="interrupted") as caught:
         run(yaml, "--batch", "1")
@@ -156,11 +156,11 @@ def test_interrupted_reindex_can_be_resumed(owner, yaml, monkeypatch):
 
 
 def test_terminal_gets_a_progress_bar_and_file_gets_lines(owner, yaml):
-    learn(owner, "tea")
+    index_fact(owner, "tea")
     terminal, file = Terminal(), StringIO()
     run(yaml, stderr=terminal)
     assert f"\r[{'#' * 30}] 1 of 1 (100%)" in terminal.getvalue()
-    learn(owner, "milk")
+    index_fact(owner, "milk")
     run(yaml, stderr=file)
     assert file.getvalue().startswith("1 of 1 (100%)")
 
@@ -192,9 +192,9 @@ def test_batch_size_is_at_least_one(database, yaml):
 @postgres
 def test_hnsw_index_finds_what_the_scan_finds(owner, yaml, monkeypatch):
     for number in range(12):
-        learn(owner, f"tea number {number}")
+        index_fact(owner, f"tea number {number}")
     stranger = UserId(uuid.uuid4())
-    learn(stranger, "tea number 3")
+    index_fact(stranger, "tea number 3")
     run(yaml)
     (vector,), _ = embedding.embed_texts(_embedder(), ["tea number 3"])
     query = Query("", vector)
@@ -243,8 +243,8 @@ def test_hnsw_index_is_used_only_for_many_passages(database):
 
 
 def test_vector_for_a_removed_passage_is_dropped(owner):
-    learn(owner, "tea")
+    index_fact(owner, "tea")
     waiting = passages.list_pending(NEW)
     Passage.objects.all().delete()
-    passages.set_vectors([(waiting[0], toward(1), "")])
+    passages.set_vectors([(waiting[0], vector(1), "")])
     assert Passage.objects.count() == 0

@@ -13,7 +13,7 @@ from core.messages import Message, Reasoning, ToolCall
 from memory.models import StoredMessage as MessageRow
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
-from tests.memory.transcripts import recent
+from tests.memory.transcript.reading import recent
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 

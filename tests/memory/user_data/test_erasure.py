@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection, transaction
 
-from config import live as configuration
+from config import store_user_data as configuration
 from core.ids import UserId
 from database import user_data
 from memory.extraction import extraction_worker, job_queue, llm_call, notifier
@@ -21,9 +21,14 @@ from memory.recall.types import Query
 from memory.transcript import message_cache
 from memory.user_data import erasure, export
 from telemetry.models import Turn
-from tests.memory import learning_stage
-from tests.memory.lives import live, remember, rows_of, talk
-from tests.memory.transcripts import recent
+from tests.memory import extraction_harness
+from tests.memory.transcript.reading import recent
+from tests.memory.user_data.sample_user import (
+    count_rows,
+    store_conversation,
+    store_fact,
+    store_user_data,
+)
 from tests.telemetry.sample_turns import model_call, store_turn, tool_call
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -38,15 +43,15 @@ def neighbour(owner: UserId) -> UserId:
 
 
 def test_erasure_leaves_no_row_in_any_table(owner):
-    live(owner)
-    before = rows_of(owner)
+    store_user_data(owner)
+    before = count_rows(owner)
     assert all(before.values()), "a table this test has not filled"
     erasure.erase_user(owner)
-    assert not any(rows_of(owner).values())
+    assert not any(count_rows(owner).values())
 
 
 def test_erasure_preview_counts_equal_deleted_rows(owner):
-    live(owner)
+    store_user_data(owner)
     would_delete = erasure.count_rows(owner)
     assert would_delete == {
         "tasks": 1,
@@ -72,11 +77,14 @@ def test_erasure_preview_counts_equal_deleted_rows(owner):
 
 
 def test_erasure_leaves_other_users_untouched(owner, neighbour):
-    live(owner, "plums")
-    live(neighbour, "pears")
-    before = rows_of(neighbour), b"".join(export.iter_chunks(neighbour))[:50]
+    store_user_data(owner, "plums")
+    store_user_data(neighbour, "pears")
+    before = count_rows(neighbour), b"".join(export.iter_chunks(neighbour))[:50]
     erasure.erase_user(owner)
-    assert (rows_of(neighbour), b"".join(export.iter_chunks(neighbour))[:50]) == before
+    assert (
+        count_rows(neighbour),
+        b"".join(export.iter_chunks(neighbour))[:50],
+    ) == before
 
 
 def test_erasure_of_unknown_user_succeeds(owner):
@@ -86,7 +94,7 @@ def test_erasure_of_unknown_user_succeeds(owner):
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="has no such file")
 def test_erased_text_is_nowhere_in_the_database_file(owner):
     secret = f"secret{uuid.uuid4().hex}"
-    live(owner, secret)
+    store_user_data(owner, secret)
     path = connection.settings_dict["NAME"]
     assert secret in file_and_log(path)
     erasure.erase_user(owner)
@@ -103,21 +111,21 @@ def file_and_log(path: str) -> str:
 
 
 def test_erasure_clears_the_message_cache(owner):
-    talk(owner, "plums")
+    store_conversation(owner, "plums")
     assert recent(owner, "", max_tokens=1000).messages
     search.search_facts(owner, Query("plums"), limit=1)
     erasure.erase_user(owner)
     assert message_cache.MESSAGE_CACHE.get((owner, "")) is None
     assert owner not in corpus_cache._cache
     assert not recent(owner, "", max_tokens=1000).messages
-    talk(owner, "pears")
+    store_conversation(owner, "pears")
     said = recent(owner, "", max_tokens=1000).messages
     assert "plums" not in str(said)
 
 
 def test_erasure_is_one_transaction(owner, monkeypatch):
-    live(owner)
-    before = rows_of(owner)
+    store_user_data(owner)
+    before = count_rows(owner)
     delete = erasure._delete_rows
 
     def broken(rows):
@@ -128,7 +136,7 @@ def test_erasure_is_one_transaction(owner, monkeypatch):
     monkeypatch.setattr(erasure, "_delete_rows", broken)
     with pytest.raises(RuntimeError):
         erasure.erase_user(owner)
-    assert rows_of(owner) == before
+    assert count_rows(owner) == before
 
 
 def test_foreign_keys_to_erased_tables_are_indexed():
@@ -154,22 +162,22 @@ def test_foreign_keys_to_erased_tables_are_indexed():
 
 
 def test_erasure_repeats_after_a_concurrent_write(owner, monkeypatch):
-    live(owner)
+    store_user_data(owner)
     delete, intruders = erasure._delete_rows, [1, 2]
 
     def intrude(rows):
         if rows.model is Thread and intruders:
             intruders.pop()
-            talk(owner, "late")
+            store_conversation(owner, "late")
         return delete(rows)
 
     monkeypatch.setattr(erasure, "_delete_rows", intrude)
     erasure.erase_user(owner)
-    assert not any(rows_of(owner).values())
+    assert not any(count_rows(owner).values())
 
 
 def test_erasure_repeats_when_a_turn_ends_meanwhile(owner, monkeypatch):
-    live(owner)
+    store_user_data(owner)
     delete, intruders = erasure._delete_rows, [1]
 
     def intrude(rows):
@@ -180,17 +188,17 @@ def test_erasure_repeats_when_a_turn_ends_meanwhile(owner, monkeypatch):
 
     monkeypatch.setattr(erasure, "_delete_rows", intrude)
     erasure.erase_user(owner)
-    assert not any(rows_of(owner).values())
+    assert not any(count_rows(owner).values())
 
 
 def test_erased_user_can_keep_talking_and_starts_anew(owner):
     """Whatever is stored meanwhile is whole: a thread with all its messages."""
-    live(owner)
+    store_user_data(owner)
     stop = threading.Event()
 
     def speak() -> None:
         while not stop.is_set():
-            talk(owner, "more")
+            store_conversation(owner, "more")
         connection.close()
 
     speaker = threading.Thread(target=speak)
@@ -212,9 +220,9 @@ def test_erasure_waits_for_a_concurrent_writer(owner):
         eraser = threading.Thread(target=erase_in_thread, args=[owner])
         eraser.start()
         eraser.join(0.1)
-        remember(owner, "Likes plums")
+        store_fact(owner, "Likes plums")
     eraser.join()
-    assert not any(rows_of(owner).values())
+    assert not any(count_rows(owner).values())
 
 
 def erase_in_thread(user_id: UserId) -> None:
@@ -230,9 +238,9 @@ def job(database, fake, tmp_path, owner, monkeypatch) -> Iterator[ExtractionJob]
     """A turn that a worker is learning from."""
     monkeypatch.setattr(notifier, "notify", lambda: None)
     before = configuration._current
-    learning_stage.configured(fake, tmp_path / "coulisse.yaml")
+    extraction_harness.load_config(fake, tmp_path / "coulisse.yaml")
     ExtractionJob.objects.all().delete()
-    learning_stage.tell(owner, "I moved to Lisbon last week.", "How nice!")
+    extraction_harness.add_turn(owner, "I moved to Lisbon last week.", "How nice!")
     (taken,) = job_queue.claim(1, 300)
     yield taken
     configuration.set_current(before)
@@ -248,7 +256,7 @@ def test_erasure_during_extraction_stores_no_facts(job, owner, monkeypatch):
 
     monkeypatch.setattr(llm_call, "call_model", answer)
     extraction_worker.run_job(job)
-    assert not any(rows_of(owner).values())
+    assert not any(count_rows(owner).values())
 
 
 def test_extraction_without_erasure_stores_the_fact(job, owner, monkeypatch):
@@ -266,28 +274,28 @@ def test_erasure_during_embedding_stores_no_passages(job, owner, monkeypatch):
 
     monkeypatch.setattr(embedding, "embed_texts", embed)
     extraction_worker.run_job(job)
-    assert not any(rows_of(owner).values())
+    assert not any(count_rows(owner).values())
 
 
 # Confirmations.
 
 
 def test_erasure_runs_once_confirmed(owner):
-    live(owner)
+    store_user_data(owner)
     wish = erasure.request_erasure(owner, now=NOW)
     assert wish.would_delete == erasure.count_rows(owner)
     assert wish.expires_at == NOW + timedelta(minutes=15)
-    assert rows_of(owner)["memory.Thread"] == 2
+    assert count_rows(owner)["memory.Thread"] == 2
     assert (
         erasure.confirm_erasure(owner, wish.confirmation, now=NOW) == wish.would_delete
     )
-    assert not any(rows_of(owner).values())
+    assert not any(count_rows(owner).values())
 
 
 def test_confirmation_works_only_once(owner):
     wish = erasure.request_erasure(owner)
     erasure.confirm_erasure(owner, wish.confirmation)
-    remember(owner, "Came back")
+    store_fact(owner, "Came back")
     with pytest.raises(erasure.ConfirmationInvalid):
         erasure.confirm_erasure(owner, wish.confirmation)
     assert Fact.objects.filter(user_id=owner).exists()
@@ -301,13 +309,13 @@ def test_only_the_last_confirmation_is_valid(owner):
 
 
 def test_confirmation_expires(owner):
-    live(owner)
-    before = rows_of(owner)
+    store_user_data(owner)
+    before = count_rows(owner)
     wish = erasure.request_erasure(owner, now=NOW)
     late = NOW + timedelta(minutes=15)
     with pytest.raises(erasure.ConfirmationExpired):
         erasure.confirm_erasure(owner, wish.confirmation, now=late)
-    assert rows_of(owner) == before
+    assert count_rows(owner) == before
     erasure.confirm_erasure(owner, wish.confirmation, now=late - timedelta(seconds=1))
 
 
@@ -338,7 +346,7 @@ def test_concurrent_second_confirmation_is_refused(owner):
     wish = erasure.request_erasure(owner)
     digest = erasure.hash_confirmation(wish.confirmation)
     erasure.erase_user(owner, confirmation_digest=digest)
-    remember(owner, "Came back")
+    store_fact(owner, "Came back")
     with pytest.raises(erasure.ConfirmationInvalid):
         erasure.erase_user(owner, confirmation_digest=digest)
     assert Fact.objects.filter(user_id=owner).exists()

@@ -12,7 +12,7 @@ from memory.models import Thread
 from memory.transcript import message_cache, message_store
 from memory.transcript.message_cache import CachedMessage, CachedThread, MessageCache
 from memory.transcript.message_rows import NewMessage
-from tests.memory.transcripts import recent
+from tests.memory.transcript.reading import recent
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 

@@ -17,7 +17,7 @@ from core.ids import UserId
 from memory.user_data import erasure, export
 from telemetry.presentation import turn_serializers
 from tests.access.actors import ADA
-from tests.memory.lives import live, rows_of
+from tests.memory.user_data.sample_user import count_rows, store_user_data
 from tests.telemetry.sample_turns import nested_calls, store_turn
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -36,7 +36,7 @@ def name() -> str:
 @pytest.fixture
 def owner(name: str) -> UserId:
     owner = identity.derive_user_id(name)
-    live(owner, "plums")
+    store_user_data(owner, "plums")
     return owner
 
 
@@ -70,7 +70,7 @@ def test_export_accepts_a_user_uuid(owner):
 
 def test_export_is_utf_8_on_any_terminal(name):
     owner = identity.derive_user_id(name)
-    live(owner, "ünï 中文")
+    store_user_data(owner, "ünï 中文")
     with TextIOWrapper(BytesIO(), encoding="latin-1") as terminal:
         call_command("export-user", name, stdout=terminal)
         terminal.flush()
@@ -122,43 +122,43 @@ def test_erase_asks_and_prints_a_receipt(monkeypatch, name, owner, answer):
     for line in ("  messages             8", "  facts                2"):
         assert line in asked
         assert line in receipt
-    assert not any(rows_of(owner).values())
+    assert not any(count_rows(owner).values())
 
 
 @pytest.mark.parametrize("answer", ["", "no", "nope"])
 def test_erase_without_confirmation_changes_nothing(monkeypatch, name, owner, answer):
-    before = rows_of(owner)
+    before = count_rows(owner)
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr("builtins.input", lambda prompt: answer)
     assert run("erase-user", name).endswith("nothing was erased\n")
-    assert rows_of(owner) == before
+    assert count_rows(owner) == before
 
 
 def test_erase_without_terminal_requires_yes_option(monkeypatch, name, owner):
     monkeypatch.setattr(sys, "stdin", StringIO())
     with pytest.raises(CommandError, match="pass -y"):
         run("erase-user", name)
-    assert rows_of(owner)["memory.Fact"] == 2
+    assert count_rows(owner)["memory.Fact"] == 2
 
 
 def test_erase_with_yes_option_does_not_ask(name, owner):
     printed = run("erase-user", name, "--yes")
     assert "This erases" not in printed
-    assert not any(rows_of(owner).values())
+    assert not any(count_rows(owner).values())
 
 
 def test_erase_of_unknown_user_reports_nothing_to_erase(name):
     erasure.request_erasure(identity.derive_user_id(name))
     assert run("erase-user", name) == f"no data of user {name}\n"
-    assert not any(rows_of(identity.derive_user_id(name)).values())
+    assert not any(count_rows(identity.derive_user_id(name)).values())
 
 
 def test_erase_removes_only_the_named_user(name, owner):
     neighbour = identity.derive_user_id(f"{name}x")
-    live(neighbour)
-    before = rows_of(neighbour)
+    store_user_data(neighbour)
+    before = count_rows(neighbour)
     run("erase-user", name, yes=True)
-    assert rows_of(neighbour) == before
+    assert count_rows(neighbour) == before
 
 
 # What the operator is told, and what is written down

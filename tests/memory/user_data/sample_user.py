@@ -1,4 +1,4 @@
-"""A user of whom every table knows something."""
+"""A sample user with rows in every table of user data."""
 
 import uuid
 from datetime import UTC, datetime
@@ -39,17 +39,17 @@ AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 HASH = "hash:2"
 
 
-def live(user_id: UserId, secret: str = "plums") -> None:
-    """Store a conversation and all that can be learnt from it, full of a secret."""
+def store_user_data(user_id: UserId, secret: str = "plums") -> None:
+    """Store rows in every table of user data; their texts contain the secret."""
     Owner.objects.create(user_id=user_id, time_zone="Europe/Lisbon", created_at=AT)
-    talk(user_id, secret)
-    talk(user_id, secret, thread=f"about {secret}")
+    store_conversation(user_id, secret)
+    store_conversation(user_id, secret, thread=f"about {secret}")
     thread = Thread.objects.get(user_id=user_id, name="")
-    new = remember(user_id, f"Likes {secret} very much")
-    old = remember(user_id, f"Likes {secret}", status="superseded", superseded_by=new)
-    put_passage(user_id, fact=new)
+    new = store_fact(user_id, f"Likes {secret} very much")
+    old = store_fact(user_id, f"Likes {secret}", status="superseded", superseded_by=new)
+    store_passage(user_id, fact=new)
     said = thread.messages.get(position=0)
-    put_passage(user_id, message=said, thread=thread, position=0)
+    store_passage(user_id, message=said, thread=thread, position=0)
     job = {"user_id": user_id, "thread": thread, "turn_id": said.turn_id}
     ExtractionJob.objects.create(
         **job,
@@ -78,14 +78,14 @@ def live(user_id: UserId, secret: str = "plums") -> None:
     store_turn(
         model_call(), search, user_id=user_id, user_message=secret, started_at=AT
     )
-    sign_in(user_id, secret)
+    store_sign_in(user_id, secret)
     lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", secret)])
-    converse(user_id, secret)
-    appraise(user_id, said.turn_id, secret)
+    store_smoke_run(user_id, secret)
+    store_scores(user_id, said.turn_id, secret)
     assert old.pk != new.pk
 
 
-def appraise(user_id: UserId, turn_id: uuid.UUID, secret: str) -> None:
+def store_scores(user_id: UserId, turn_id: uuid.UUID, secret: str) -> None:
     """Store what a judge and the user say of a reply."""
     judged = JudgedReply(turn_id, user_id, "quality", "assistant")
     scores.store_scores(judged, {"tone": JudgeResult(7, f"It is kind about {secret}.")})
@@ -103,7 +103,7 @@ def appraise(user_id: UserId, turn_id: uuid.UUID, secret: str) -> None:
 PERSONA = {"provider": "openai", "model": "gpt-test", "preamble": "Ask about plums."}
 
 
-def converse(user_id: UserId, secret: str) -> None:
+def store_smoke_run(user_id: UserId, secret: str) -> None:
     """Store a run of a smoke test whose synthetic user this is."""
     run = SmokeRun.objects.create(
         batch=user_id,
@@ -122,7 +122,7 @@ def converse(user_id: UserId, secret: str) -> None:
     )
 
 
-def sign_in(user_id: UserId, secret: str) -> None:
+def store_sign_in(user_id: UserId, secret: str) -> None:
     """Store a sign-in to an MCP server, whose tokens are the secret."""
     McpToken.objects.create(
         user_id=user_id,
@@ -137,7 +137,9 @@ def sign_in(user_id: UserId, secret: str) -> None:
     )
 
 
-def talk(user_id: UserId, text: str, *, thread: str = "", turns: int = 1) -> None:
+def store_conversation(
+    user_id: UserId, text: str, *, thread: str = "", turns: int = 1
+) -> None:
     """Store turns, each with a call of a tool."""
     for turn in range(turns):
         call = ToolCall(f"call_{turn}", "look", f'{{"for": "{text}"}}')
@@ -151,7 +153,7 @@ def talk(user_id: UserId, text: str, *, thread: str = "", turns: int = 1) -> Non
         message_store.append_turn(user_id, thread, new_turn_id(), entries)
 
 
-def remember(user_id: UserId, content: str, **fields: Any) -> Fact:
+def store_fact(user_id: UserId, content: str, **fields: Any) -> Fact:
     """Store a fact and how it came to be."""
     fact = Fact.objects.create(
         user_id=user_id,
@@ -167,7 +169,7 @@ def remember(user_id: UserId, content: str, **fields: Any) -> Fact:
     return fact
 
 
-def put_passage(user_id: UserId, **of: Any) -> None:
+def store_passage(user_id: UserId, **of: Any) -> None:
     """Store a passage, which only plain SQL can."""
     values = {
         "user_id": _value(Passage, "user_id", user_id),
@@ -192,7 +194,7 @@ def _value(model: type[models.Model], name: str, value: Any) -> Any:
     return model._meta.get_field(name).get_db_prep_value(value, connection)
 
 
-def rows_of(user_id: UserId) -> dict[str, int]:
+def count_rows(user_id: UserId) -> dict[str, int]:
     """Count a user's rows in every table of every app that leads to a user at all."""
     return {
         model._meta.label: model._base_manager.filter(

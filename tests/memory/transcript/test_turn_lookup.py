@@ -7,7 +7,7 @@ from core.ids import TurnId, UserId, new_turn_id
 from core.messages import Message, ToolCall
 from memory.transcript import message_store, turn_lookup
 from memory.transcript.message_rows import NewMessage
-from tests.memory.learning_stage import new_user
+from tests.memory.extraction_harness import new_user
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 

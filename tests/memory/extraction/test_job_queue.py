@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from memory.extraction import job_queue
 from memory.models import ExtractionJob, Owner
-from tests.memory.learning_stage import NOON, new_user, tell
+from tests.memory.extraction_harness import NOON, add_turn, new_user
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
 
@@ -38,7 +38,7 @@ def states():
 
 
 def test_claim_returns_oldest_jobs_up_to_the_limit():
-    told = [tell(new_user(), "hello") for _ in range(4)]
+    told = [add_turn(new_user(), "hello") for _ in range(4)]
     assert [row.pk for row in claim(3)] == [row.pk for row in told[:3]]
     assert [row.pk for row in claim(3)] == [told[3].pk]
     assert claim() == []
@@ -46,7 +46,7 @@ def test_claim_returns_oldest_jobs_up_to_the_limit():
 
 def test_retried_job_queues_behind_waiting_jobs():
     # A model that never answers would otherwise keep the workers from all others.
-    slow, fresh = tell(new_user(), "slow"), tell(new_user(), "fresh")
+    slow, fresh = add_turn(new_user(), "slow"), add_turn(new_user(), "fresh")
     ExtractionJob.objects.filter(pk=slow.pk).update(
         due_at=NOON + timedelta(seconds=1), attempts=1
     )
@@ -56,7 +56,7 @@ def test_retried_job_queues_behind_waiting_jobs():
 
 
 def test_claim_returns_the_stored_job_fields(owner):
-    tell(owner, "hello", "hi")
+    add_turn(owner, "hello", "hi")
     (taken,) = claim()
     assert (taken.state, taken.attempts) == ("running", 1)
     assert (taken.first_position, taken.end_position) == (0, 2)
@@ -64,7 +64,7 @@ def test_claim_returns_the_stored_job_fields(owner):
 
 
 def test_claim_runs_one_job_per_user_in_order(owner):
-    first, second = tell(owner, "one"), tell(owner, "two")
+    first, second = add_turn(owner, "one"), add_turn(owner, "two")
     assert [row.pk for row in claim()] == [first.pk]
     assert claim() == []
     job_queue.complete(ExtractionJob.objects.get(pk=first.pk))
@@ -72,14 +72,14 @@ def test_claim_runs_one_job_per_user_in_order(owner):
 
 
 def test_one_user_does_not_block_another(owner):
-    first = tell(owner, "one")
-    tell(owner, "two")
-    other = tell(new_user(), "three")
+    first = add_turn(owner, "one")
+    add_turn(owner, "two")
+    other = add_turn(new_user(), "three")
     assert [row.pk for row in claim()] == [first.pk, other.pk]
 
 
 def test_paused_job_blocks_the_users_later_jobs(owner):
-    first, second = tell(owner, "one"), tell(owner, "two")
+    first, second = add_turn(owner, "one"), add_turn(owner, "two")
     ExtractionJob.objects.filter(pk=first.pk).update(due_at=LATER)
     assert claim() == []
     assert [row.pk for row in claim(now=LATER)] == [first.pk]
@@ -87,7 +87,7 @@ def test_paused_job_blocks_the_users_later_jobs(owner):
 
 
 def test_replayed_older_job_waits_for_the_running_one(owner):
-    first, _second = tell(owner, "one"), tell(owner, "two")
+    first, _second = add_turn(owner, "one"), add_turn(owner, "two")
     (taken,) = claim()
     job_queue.fail(taken, "broken")
     now = datetime.now(UTC)
@@ -100,7 +100,7 @@ def test_replayed_older_job_waits_for_the_running_one(owner):
 
 
 def test_expired_lease_is_claimed_again():
-    tell(new_user(), "one")
+    add_turn(new_user(), "one")
     (lost,) = claim()
     assert claim(now=NOON + timedelta(seconds=59)) == []
     (found,) = claim(now=NOON + timedelta(seconds=60))
@@ -117,7 +117,7 @@ def test_expired_lease_is_claimed_again():
     ids=["done", "failed", "retry"],
 )
 def test_worker_without_lease_cannot_complete_the_job(finish, caplog):
-    tell(new_user(), "one")
+    add_turn(new_user(), "one")
     (lost,) = claim()
     (found,) = claim(now=LATER)
     assert finish(lost) is False
@@ -127,7 +127,7 @@ def test_worker_without_lease_cannot_complete_the_job(finish, caplog):
 
 
 def test_erased_job_cannot_be_completed():
-    job = tell(new_user(), "one")
+    job = add_turn(new_user(), "one")
     (taken,) = claim()
     ExtractionJob.objects.filter(pk=job.pk).delete()
     assert job_queue.complete(taken) is False
@@ -135,7 +135,7 @@ def test_erased_job_cannot_be_completed():
 
 
 def test_completed_job_stores_its_counts():
-    tell(new_user(), "one")
+    add_turn(new_user(), "one")
     (taken,) = claim()
     assert job_queue.complete(taken, found=3, saved=2)
     row = ExtractionJob.objects.get()
@@ -144,7 +144,7 @@ def test_completed_job_stores_its_counts():
 
 
 def test_failure_logs_no_content_and_stores_the_reply(owner, caplog):
-    tell(owner, "my secret")
+    add_turn(owner, "my secret")
     (taken,) = claim()
     job_queue.fail(taken, "not JSON", reply="the \0 user's \ud800 secret")
     (record,) = caplog.records
@@ -161,7 +161,7 @@ def test_failure_logs_no_content_and_stores_the_reply(owner, caplog):
 
 
 def test_huge_reply_is_truncated():
-    tell(new_user(), "one")
+    add_turn(new_user(), "one")
     (taken,) = claim()
     job_queue.fail(taken, "e" * 99_999, reply="r" * 999_999)
     row = ExtractionJob.objects.get()
@@ -170,7 +170,7 @@ def test_huge_reply_is_truncated():
 
 
 def test_retried_job_waits_until_due():
-    tell(new_user(), "one")
+    add_turn(new_user(), "one")
     (taken,) = claim()
     before = datetime.now(UTC)
     job_queue.retry(taken, "busy", seconds=100)
@@ -192,7 +192,7 @@ def test_backoff_grows_and_respects_the_provider():
 
 
 def test_failed_jobs_can_be_replayed_by_id_or_all(owner):
-    told = [tell(new_user(), "one") for _ in range(3)] + [tell(owner, "mine")]
+    told = [add_turn(new_user(), "one") for _ in range(3)] + [add_turn(owner, "mine")]
     for taken in claim():
         job_queue.fail(taken, "broken")
     assert job_queue.requeue([told[0].pk]) == 1
@@ -207,7 +207,7 @@ def test_failed_jobs_can_be_replayed_by_id_or_all(owner):
 
 
 def test_job_that_kills_its_workers_finally_fails(owner):
-    tell(owner, "one")
+    add_turn(owner, "one")
     now = NOON
     for _ in range(job_queue.MAX_ATTEMPTS):
         assert job_queue.close_abandoned(now) == 0
@@ -220,14 +220,14 @@ def test_job_that_kills_its_workers_finally_fails(owner):
 
 def test_queue_counts_jobs_by_state():
     for _ in range(6):
-        tell(new_user(), "one")
+        add_turn(new_user(), "one")
     running, done, skipped, failed = claim(4)
     assert running.state == "running"
     job_queue.complete(done)
     job_queue.complete(skipped, error="memory is off")
     job_queue.fail(failed, "broken")
     ExtractionJob.objects.filter(state="queued").latest("pk").delete()
-    paused = tell(new_user(), "later")
+    paused = add_turn(new_user(), "later")
     ExtractionJob.objects.filter(pk=paused.pk).update(due_at=LATER)
     assert job_queue.count_by_state(NOON) == {
         "due": 1,
@@ -242,7 +242,7 @@ def test_queue_counts_jobs_by_state():
 
 
 def test_parallel_workers_claim_different_jobs():
-    told = {tell(new_user(), "one").pk for _ in range(12)}
+    told = {add_turn(new_user(), "one").pk for _ in range(12)}
     barrier, taken = threading.Barrier(4), []
 
     def work() -> None:
@@ -264,7 +264,7 @@ def test_parallel_workers_claim_different_jobs():
 
 def test_parallel_workers_keep_a_users_order(owner):
     for number in range(8):
-        tell(owner, str(number))
+        add_turn(owner, str(number))
     barrier, order, busy = threading.Barrier(3), [], threading.Lock()
 
     def work() -> None:
@@ -290,15 +290,15 @@ def test_parallel_workers_keep_a_users_order(owner):
 
 def test_long_queue_of_one_user_does_not_hide_others(owner, monkeypatch):
     monkeypatch.setattr(job_queue, "MAX_CHECKED", 3)
-    told = [tell(owner, str(number)) for number in range(5)]
+    told = [add_turn(owner, str(number)) for number in range(5)]
     ExtractionJob.objects.filter(pk=told[0].pk).update(due_at=LATER)
-    other = tell(new_user(), "hello")
+    other = add_turn(new_user(), "hello")
     assert [row.pk for row in claim()] == [other.pk]
 
 
 def test_claim_reads_only_open_jobs(owner):
     for number in range(3):
-        tell(owner, str(number))
+        add_turn(owner, str(number))
     with CaptureQueriesContext(connection) as queries:
         claim()
     # Find, take, read.
@@ -316,7 +316,7 @@ def test_claim_reads_only_open_jobs(owner):
 def test_last_time_zone_of_a_user_is_reused(alone, owner):
     kept = []
     for name in ("Europe/Lisbon", "", "Asia/Tokyo"):
-        job = tell(owner, "I like tea", "Noted.")
+        job = add_turn(owner, "I like tea", "Noted.")
         ExtractionJob.objects.filter(pk=job.pk).update(time_zone=name)
         (taken,) = job_queue.claim(1, 300)
         with job_queue.lock_leased(taken):
