@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection, transaction
 
-from config import store_user_data as configuration
+from config import live as configuration
 from core.ids import UserId
 from database import user_data
 from memory.extraction import extraction_worker, job_queue, llm_call, notifier
