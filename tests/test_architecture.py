@@ -1,4 +1,4 @@
-"""The rules the code keeps about itself: layers, the async boundary, assets."""
+"""Rules of the code base: layers, the async boundary, assets."""
 
 import ast
 import functools
@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from io import StringIO
 from pathlib import Path
 
@@ -15,20 +16,18 @@ from django.core.management import call_command
 
 from agents.config import AGENTS
 from config.loading import loader
+from tests import tiers
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = (
-    *("core", "database", "api_base", "config", "providers", "mcp_bridge", "access"),
-    *("telemetry", "testing", "tasks", "agents", "memory", "experiments", "judges"),
-    *("turns", "triggers", "gateway", "smoke", "processes", "demo", "studio"),
-    "coulisse_site",
-)
+PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+    "root_packages"
+]
 EXAMPLES = sorted((ROOT / "examples").glob("**/*.y*ml"))
 
-DOORS = {
-    # The database lane: it hands functions to threads that own connections.
+DATABASE_CROSSINGS = {
+    # It runs functions on threads that own database connections.
     "database.database_executor",
-    # A function for the lane lives beside the view that sends it there.
+    # A function for the executor stands beside the view that uses it.
     "gateway.health",
 }
 PURE = {
@@ -37,9 +36,9 @@ PURE = {
     "api_tokens.digest",
     *(f"api_tokens.TOKEN_CACHE.{verb}" for verb in ("discard", "get", "put")),
 }
-"""Functions of table modules that touch no table."""
+"""Functions in modules with models that use no table."""
 ASYNC_SIDE = ("providers", "agents.loop", "turns.flow", "gateway")
-"""Where async code lives, whether or not a module defines any itself."""
+"""Packages of async code, also where a module defines none."""
 
 
 def modules() -> dict[str, Path]:
@@ -91,7 +90,7 @@ def async_modules() -> dict[str, Path]:
     return {
         name: path
         for name, path in modules().items()
-        if name not in DOORS
+        if name not in DATABASE_CROSSINGS
         and (
             is_async(path)
             or any(name == side or name.startswith(f"{side}.") for side in ASYNC_SIDE)
@@ -127,7 +126,7 @@ def table_modules() -> set[str]:
     """Return the modules that read or write tables themselves."""
     return {
         name for name, path in modules().items() if touches_tables(imports(path))
-    } - DOORS
+    } - DATABASE_CROSSINGS
 
 
 def test_table_functions_are_called_through_the_executor():
@@ -262,6 +261,13 @@ def served() -> list[Path]:
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix in endings
     ]
+
+
+def test_tiers_name_existing_tests():
+    for node_id in (*tiers.SLOW, *tiers.LONGEST, *tiers.SQLITE_ONLY):
+        path, _, name = node_id.partition("::")
+        assert (ROOT / path).exists(), f"{path}, in tests/tiers.py, does not exist"
+        assert f"def {name}" in (ROOT / path).read_text() if name else True, node_id
 
 
 def test_pages_load_only_local_resources():

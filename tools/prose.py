@@ -43,7 +43,7 @@ PATTERN = re.compile(
 # "…, for it is late" reads as a purpose first; "who is late is sent …" never ends.
 CLAUSES = re.compile(
     r"(?P<because>, for (?:it|they|there|this|that|these|nothing|none|each of)\b)"
-    r"|(?P<subject>(?:^|[.!;:] )(?:Who|Whom|Whose|What) [^.?!:]*?"
+    r"|(?P<subject>(?:^|[.!;:]\s)(?:Who|Whom|Whose|What) [^.?!:]*?"
     r"\b(?:is|are|was|were|has|have|does|may|can) [^.?!:]*\.(?:\s|$))"
 )
 REMEDIES = {"because": "because, as", "subject": "a noun as the subject"}
@@ -54,7 +54,7 @@ JAVASCRIPT_TEXT = re.compile(
     r'"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`|//[^\n]*|/\*.*?\*/', re.DOTALL
 )
 # Titles, placeholders, and what templates pass on: `title="No active token"`.
-TAG_TEXT = re.compile(r'"[^"{}<>]* [^"{}<>]*"')
+TAG_TEXT = re.compile(r'(?<==)"[^"{}<>]* [^"{}<>]*"')
 YAML_COMMENT = re.compile(r"(?:^|\s)#[^\n]*", re.MULTILINE)
 
 Piece = tuple[int, str]
