@@ -46,12 +46,13 @@ fuzz: dev ## Attack a running server, five minutes; SEED=7 sends other requests
 pictures: dev ## Take the pictures of docs/studio.md, with Chromium
 	$(BIN)/pytest tests/browser/test_pictures.py --screenshots docs/studio
 
-lint: dev ## Check style, types, layers and migrations
+lint: dev ## Check style, wording, types, layers and migrations
 	@$(MAKE) --no-print-directory -j -Otarget lint-types lint-migrations lint-layers lint-style
 
 lint-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/prose.py
 
 lint-types:
 	$(BIN)/mypy .

@@ -1,1 +1,1 @@
-"""How Django writes instants where nobody says how: the tables."""
+"""The default format of dates and times in the studio's tables."""
