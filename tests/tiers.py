@@ -28,7 +28,7 @@ SLOW = (
     "tests/studio/test_every_write.py::test_every_change_is_audited_once",
     "tests/studio/test_security.py::test_every_address_answers_browsers_and_scripts",
     "tests/studio/test_unusual_requests.py::test_json_that_cannot_be_stored_is_refused",
-    "tests/test_patterns.py::test_time_grows_with_the_text",
+    "tests/patterns/test_linear_time.py::test_time_grows_with_the_text",
 )
 """Prefixes of node ids: directories, files and tests."""
 

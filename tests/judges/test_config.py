@@ -11,7 +11,7 @@ from config.loading import loader
 from judges.checks import check_small_models
 from judges.config import JUDGES, JudgeConfig
 from providers.pricing import price_table
-from tests.test_docs import named, rows
+from tests.docs.pages import names_in_table, table_rows
 
 AGENT = """
 providers: {openai: {api_key: x}}
@@ -95,9 +95,9 @@ def test_criteria_names_may_be_in_any_language():
 
 
 def test_fields_are_documented_with_defaults():
-    assert named("judges.md", "field") == JudgeConfig.model_fields.keys()
+    assert names_in_table("judges.md", "field") == JudgeConfig.model_fields.keys()
     listed = {
-        row[0].strip("`"): row[1].strip("`") for row in rows("judges.md", "field")
+        row[0].strip("`"): row[1].strip("`") for row in table_rows("judges.md", "field")
     }
     for name, field in JudgeConfig.model_fields.items():
         if isinstance(field.default, float):

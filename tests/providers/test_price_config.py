@@ -5,7 +5,7 @@ import pytest
 from config.errors import ConfigInvalid
 from config.loading import loader
 from providers.pricing.config import PRICES, Price
-from tests.test_docs import named
+from tests.docs.pages import names_in_table
 
 BASE = """
 providers:
@@ -71,7 +71,7 @@ def test_invalid_prices_are_refused(file, text, code):
 
 
 def test_every_field_is_documented():
-    assert named("costs.md", "field of a price") == set(Price.model_fields)
+    assert names_in_table("costs.md", "field of a price") == set(Price.model_fields)
 
 
 def test_embedding_api_can_have_a_price_without_provider(file):

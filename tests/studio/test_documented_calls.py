@@ -13,8 +13,8 @@ from access.users.identity import derive_user_id
 from mcp_bridge.models import McpToken
 from processes.supervision import state_directory
 from tests.conftest import CONFIG
+from tests.docs.pages import BASE, blocks
 from tests.studio.deeds import AT, Cast
-from tests.test_docs import BASE, blocks
 
 pytestmark = [
     pytest.mark.database,

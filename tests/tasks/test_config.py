@@ -6,7 +6,7 @@ from agents.config import AGENTS
 from config.errors import ConfigInvalid
 from config.loading import loader
 from tasks.config import TASKS, TasksConfig
-from tests.test_docs import rows
+from tests.docs.pages import table_rows
 
 AGENT = b"""
 providers: {openai: {api_key: k}}
@@ -21,7 +21,9 @@ def load(tmp_path, block: str = "", agent: str = ""):
 
 
 def test_defaults_match_the_documentation():
-    listed = {row[0].strip("`"): row[1] for row in rows("tasks.md", "field of `tasks`")}
+    listed = {
+        row[0].strip("`"): row[1] for row in table_rows("tasks.md", "field of `tasks`")
+    }
     defaults = TasksConfig().model_dump()
     assert listed == {
         name: f"`{documented_value(value)}`" for name, value in defaults.items()

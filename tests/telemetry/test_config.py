@@ -13,7 +13,7 @@ from config.errors import ConfigInvalid
 from config.loading import loader
 from core.trace import ToolKind
 from telemetry.config import TELEMETRY, FmtConfig, SqliteConfig, TelemetryConfig
-from tests.test_docs import BASE, blocks, rows
+from tests.docs.pages import BASE, blocks, table_rows
 
 BLOCKS: dict[str, type[BaseModel]] = {"fmt": FmtConfig, "sqlite": SqliteConfig}
 
@@ -82,7 +82,9 @@ def written(value: object) -> str:
 
 
 def test_fields_are_documented_with_defaults():
-    told = {row[0]: row[1] for row in rows("telemetry.md", "field of `telemetry`")}
+    told = {
+        row[0]: row[1] for row in table_rows("telemetry.md", "field of `telemetry`")
+    }
     expected = {f"`{name}`": f"`{written(value)}`" for name, value in fields().items()}
     assert told == {**expected, "`otlp`": "none"}
     assert BLOCKS.keys() | {"otlp"} == TelemetryConfig.model_fields.keys()
@@ -102,5 +104,5 @@ def test_tour_starter_shows_every_field():
 
 
 def test_tool_kinds_are_documented():
-    told = {row[0].strip("`") for row in rows("telemetry.md", "`kind`")}
+    told = {row[0].strip("`") for row in table_rows("telemetry.md", "`kind`")}
     assert told == set(get_args(ToolKind))

@@ -24,6 +24,7 @@ from core.errors import public_text
 from core.events import Usage
 from providers.resilience import backoff
 from testing.scripted_provider import FakeProvider
+from tests.docs.pages import table_rows
 from tests.gateway.calls import (
     DONE,
     body,
@@ -38,7 +39,6 @@ from tests.gateway.security.test_private_details import assert_public
 from tests.gateway.turns.test_turn_record import the_turn
 from tests.providers import fault_server as faults
 from tests.providers.fault_server import CUT, HANG, FaultServer
-from tests.test_docs import rows
 
 pytestmark = pytest.mark.database
 
@@ -628,7 +628,7 @@ def test_official_client_does_not_retry(suffer, running, broken, user, stream):
 
 
 def test_reliability_page_lists_every_fault():
-    listed = {row[0]: row[1] for row in rows("reliability.md", "fault")}
+    listed = {row[0]: row[1] for row in table_rows("reliability.md", "fault")}
     assert listed.keys() == {row.fault for row in ROWS} | OF_OTHERS
     for row in ROWS:
         for seen in (row.whole, row.stream):

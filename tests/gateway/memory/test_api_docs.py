@@ -17,7 +17,7 @@ from memory.api.schemas import (
     NewMemory,
 )
 from memory.user_data import erasure, export
-from tests.test_docs import BASE, CODE, named, rows
+from tests.docs.pages import BASE, CODE, names_in_table, table_rows
 
 PAGE = "memories-api.md"
 TEXT = Path(BASE / "docs" / PAGE).read_text()
@@ -37,8 +37,8 @@ def names(model: type) -> set[str]:
     ],
 )
 def test_model_fields_are_documented_with_defaults(heading, model):
-    assert named(PAGE, heading) == names(model)
-    for first, told, *_ in rows(PAGE, heading):
+    assert names_in_table(PAGE, heading) == names(model)
+    for first, told, *_ in table_rows(PAGE, heading):
         for name in CODE.findall(first):
             field = model.model_fields["in_" if name == "in" else name]
             assert told == default_of(field), name
@@ -54,7 +54,7 @@ def default_of(field: FieldInfo) -> str:
 
 
 def test_change_fields_are_documented():
-    more = named(PAGE, "field of a change")
+    more = names_in_table(PAGE, "field of a change")
     assert more == names(MemoryChanges) - names(NewMemory)
     assert names(NewMemory) <= names(MemoryChanges)
 
@@ -69,7 +69,7 @@ def test_documented_example_is_a_valid_memory():
 @pytest.mark.usefixtures("database")
 def test_export_keys_are_documented():
     document = orjson.loads(b"".join(export.iter_chunks(UserId(uuid.uuid4()))))
-    assert named(PAGE, "key of an export") == document.keys()
+    assert names_in_table(PAGE, "key of an export") == document.keys()
 
 
 def test_erasure_receipt_tables_are_documented():

@@ -21,7 +21,7 @@ from tasks.queue import worker_notifier
 from tests import growth
 from tests.conftest import CONFIG, serve
 from tests.gateway.mcp_calls import call
-from tests.test_patterns import PROVEN
+from tests.patterns.pattern_cases import PROVEN
 from tests.triggers.trigger_yaml import hook, unique
 
 pytestmark = pytest.mark.database

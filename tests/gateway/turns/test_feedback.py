@@ -13,9 +13,9 @@ from judges.ratings.feedback import FeedbackInput
 from judges.schemas import DeletedFeedback, FeedbackObject, NewFeedback
 from memory.user_data import erasure
 from telemetry.presentation import turn_ids
+from tests.docs.pages import names_in_table
 from tests.gateway.calls import ask
 from tests.gateway.memory_client import ok
-from tests.test_docs import named
 
 pytestmark = pytest.mark.database
 
@@ -136,7 +136,10 @@ def test_feedback_is_in_the_openapi_document(memory_client):
 
 
 def test_feedback_fields_are_documented():
-    assert named("judges.md", "field of feedback") == NewFeedback.model_fields.keys()
+    assert (
+        names_in_table("judges.md", "field of feedback")
+        == NewFeedback.model_fields.keys()
+    )
 
 
 def test_erasure_deletes_feedback(memory_client, reply):

@@ -17,11 +17,11 @@ from tasks.queue.lifecycle import TaskSpec
 from tasks.reports import task_queries
 from tests.access.actors import ADA
 from tests.conftest import CONFIG
+from tests.docs.pages import CODE, names_in_table, table_rows
 from tests.gateway.calls import bearer, error
 from tests.gateway.memory.test_api_docs import default_of, names
 from tests.gateway.memory_client import MemoryClient, ok
 from tests.tasks.conftest import Working, working  # noqa: F401
-from tests.test_docs import CODE, named, rows
 from turns.schemas import NewTask, TaskList, TaskObject, TasksQuery
 
 pytestmark = pytest.mark.database
@@ -322,15 +322,17 @@ def test_token_determines_user_and_agents_of_tasks(http, user, configure, databa
     ],
 )
 def test_request_fields_are_documented(heading, shape):
-    assert named("tasks.md", heading) == names(shape)
-    for first, told, *_ in rows("tasks.md", heading):
+    assert names_in_table("tasks.md", heading) == names(shape)
+    for first, told, *_ in table_rows("tasks.md", heading):
         for name in CODE.findall(first):
             field = shape.model_fields[name]
             assert told.split("`")[1:2] == default_of(field).split("`")[1:2], name
 
 
 def test_task_fields_are_documented():
-    assert named("tasks.md", "field of a task") == TaskObject.model_fields.keys()
+    assert (
+        names_in_table("tasks.md", "field of a task") == TaskObject.model_fields.keys()
+    )
 
 
 def test_openapi_describes_tasks(memory_client):

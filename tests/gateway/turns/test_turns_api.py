@@ -10,6 +10,7 @@ from telemetry.api import TurnsQuery
 from telemetry.presentation import turn_serializers
 from telemetry.schemas import TurnList, TurnObject
 from tests.conftest import CONFIG
+from tests.docs.pages import CODE, names_in_table, table_rows
 from tests.gateway.calls import ask
 from tests.gateway.memory.test_api_docs import default_of, names
 from tests.gateway.memory_client import MemoryClient
@@ -20,7 +21,6 @@ from tests.telemetry.sample_turns import (
     store_turn,
     tool_call,
 )
-from tests.test_docs import CODE, named, rows
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("shown")]
 
@@ -200,8 +200,8 @@ def test_any_agent_name_is_accepted_as_filter(memory_client):
 
 def test_list_parameters_are_documented():
     heading = "parameter of the list of turns"
-    assert named("telemetry.md", heading) == names(TurnsQuery)
-    for first, told, *_ in rows("telemetry.md", heading):
+    assert names_in_table("telemetry.md", heading) == names(TurnsQuery)
+    for first, told, *_ in table_rows("telemetry.md", heading):
         for name in CODE.findall(first):
             field = TurnsQuery.model_fields[name]
             assert told.split("`")[1:2] == default_of(field).split("`")[1:2], name

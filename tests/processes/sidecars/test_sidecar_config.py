@@ -11,7 +11,7 @@ from config.errors import ConfigInvalid
 from config.loading import loader
 from processes.checks import check_sidecars
 from processes.config import SIDECARS, HealthConfig, SidecarConfig
-from tests.test_docs import named, rows
+from tests.docs.pages import names_in_table, table_rows
 
 YAML = """
 agents: [{name: a, provider: p, model: m}]
@@ -122,13 +122,13 @@ def test_check_command_prints_sidecar_warnings(
 
 
 def test_every_field_is_documented() -> None:
-    assert named("sidecars.md", "field") == SidecarConfig.model_fields.keys()
+    assert names_in_table("sidecars.md", "field") == SidecarConfig.model_fields.keys()
     fields = HealthConfig.model_fields
-    assert named("sidecars.md", "field of `health`") == fields.keys()
-    listed = {row[0].strip("`"): row[1] for row in rows("sidecars.md", "field")}
+    assert names_in_table("sidecars.md", "field of `health`") == fields.keys()
+    listed = {row[0].strip("`"): row[1] for row in table_rows("sidecars.md", "field")}
     listed |= {
         f"health.{row[0].strip('`')}": row[1]
-        for row in rows("sidecars.md", "field of `health`")
+        for row in table_rows("sidecars.md", "field of `health`")
     }
     for name in ("stop_seconds", "restart"):
         assert listed[name] == f"`{SidecarConfig.model_fields[name].default}`"

@@ -1,18 +1,16 @@
-"""What the documents say is what the code does."""
+"""Tables of the documentation list every field, with its default."""
 
 import re
 from pathlib import Path
 
 import pytest
-from django.conf import settings
 from django.core.management import get_commands
-from ruamel.yaml import YAML
 
 from agents.config import AgentConfig
 from agents.skills.skill_registry import SkillsConfig
 from config import sections
 from config.config import ServerConfig
-from config.loading import loader, secrets_file
+from config.loading import secrets_file
 from config.validation import unsupported_keys
 from core.messages import Message
 from gateway.openai import request_conversion
@@ -33,119 +31,21 @@ from providers.embeddings.config import EmbedderConfig
 from providers.model_request import ModelRequest
 from providers.registry import ProviderKind
 from smoke.config import Expectations, PersonaConfig, SmokeTestConfig
+from tests.docs.pages import BASE, CODE, names_in_table, table_rows
 from triggers.config import BootTrigger, CronTrigger, WebhookTrigger
-
-BASE = Path(settings.BASE_DIR)
-PAGES = [BASE / "README.md", *sorted((BASE / "docs").glob("*.md"))]
-
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-LINK = re.compile(r"\]\(([^)\s]+)\)")
-CODE = re.compile(r"`([^`]+)`")
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    """The fenced blocks of a page in a language."""
-    return [body for name, body in BLOCK.findall(page.read_text()) if name == language]
-
-
-def every(language: str) -> list:
-    """The blocks of all pages as parameters, named by page and number."""
-    return [
-        pytest.param(body, id=f"{page.stem}-{number}")
-        for page in PAGES
-        for number, body in enumerate(blocks(page, language), start=1)
-    ]
-
-
-def rows(page: str, first_heading: str) -> list[list[str]]:
-    """The rows of the page's tables whose header starts with this cell."""
-    found, inside = [], False
-    for line in (BASE / "docs" / page).read_text().splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-        cells = [cell.removesuffix("|").strip() for cell in cells]
-        if not line.startswith("|"):
-            inside = False
-        elif cells[0] == first_heading:
-            inside = True
-        elif inside and not line.startswith("|-"):
-            found.append(cells)
-    return found
-
-
-def named(page: str, first_heading: str) -> set[str]:
-    """Everything in code in the first column of those tables."""
-    return {name for row in rows(page, first_heading) for name in CODE.findall(row[0])}
-
-
-def anchors(page: Path) -> set[str]:
-    """The anchors GitHub gives a page's headings."""
-    prose = BLOCK.sub("", page.read_text())
-    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
-    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
-    return {heading.replace(" ", "-") for heading in kept}
-
-
-# What can be pasted works.
-
-
-@pytest.mark.parametrize("text", every("yaml"))
-def test_complete_configurations_load(text, monkeypatch):
-    data = YAML(typ="safe", pure=True).load(text) or {}
-    if not {"agents", "providers"} <= data.keys():
-        return
-    for name in re.findall(r"\$\{([A-Z_]+)\}", text):
-        monkeypatch.setenv(name, "a-dummy-secret")
-    assert loader.parse_config(text.encode(), Path("coulisse.yaml")).values["agents"]
-
-
-def test_complete_configurations_exist():
-    texts = [text for page in PAGES for text in blocks(page, "yaml")]
-    assert sum("agents:" in text and "providers:" in text for text in texts) >= 6
-
-
-@pytest.mark.parametrize("text", every("python"))
-def test_python_examples_compile(text):
-    assert compile(text, "example", "exec")
-
-
-# Pages hold together.
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_links_have_existing_targets(page):
-    for link in LINK.findall(BLOCK.sub("", page.read_text())):
-        path, _, anchor = link.partition("#")
-        if path.startswith(("http://", "https://")):
-            continue
-        target = page.parent / path if path else page
-        assert target.exists(), link
-        if anchor:
-            assert anchor in anchors(target), link
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_no_machine_specific_path_is_named(page):
-    assert not re.search(r"/(work|root|home|tmp)\b", page.read_text())
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_named_commands_exist(page):
-    used = re.findall(r"manage\.py ([a-z][a-z-]+)", page.read_text())
-    assert set(used) <= get_commands().keys()
-
 
 # configuration.md
 
 
 def test_every_top_level_key_is_listed():
-    assert named("configuration.md", "key") == (
+    assert names_in_table("configuration.md", "key") == (
         unsupported_keys.KEYS.keys() | sections.registered_sections().keys()
     )
 
 
 def test_key_availability_matches_the_table():
     known = sections.registered_sections()
-    for key, _, version, applies in rows("configuration.md", "key"):
+    for key, _, version, applies in table_rows("configuration.md", "key"):
         section = known.get(key.strip("`"))
         assert (version == "refused") is (section is None), key
         if section is None:
@@ -156,7 +56,9 @@ def test_key_availability_matches_the_table():
 
 
 def test_every_server_field_is_listed():
-    assert named("configuration.md", "field") == ServerConfig.model_fields.keys()
+    assert (
+        names_in_table("configuration.md", "field") == ServerConfig.model_fields.keys()
+    )
 
 
 def test_every_problem_id_is_listed():
@@ -167,18 +69,18 @@ def test_every_problem_id_is_listed():
     ):
         for file in (BASE / folder).rglob("*.py"):
             used |= set(re.findall(r"\"(coulisse\.E\d{3})\"", file.read_text()))
-    assert named("configuration.md", "id") == used
+    assert names_in_table("configuration.md", "id") == used
 
 
 # agents.md
 
 
 def test_every_agent_field_is_listed():
-    assert named("agents.md", "field") >= AgentConfig.model_fields.keys()
+    assert names_in_table("agents.md", "field") >= AgentConfig.model_fields.keys()
 
 
 def test_agent_defaults_match_the_table():
-    defaults = {row[0].strip("`"): row[1] for row in rows("agents.md", "field")}
+    defaults = {row[0].strip("`"): row[1] for row in table_rows("agents.md", "field")}
     for name in ("context_tokens", "max_turns"):
         default = AgentConfig.model_fields[name].default
         assert defaults[name] == f"`{default}`"
@@ -230,24 +132,28 @@ def test_parameter_table_matches_the_provider_kinds():
         [f"`{name}`", *(becomes(kind, name) for kind in columns.values())]
         for name in sorted(request_conversion.PASSED_PARAMETERS)
     ]
-    assert rows("providers.md", "parameter") == expected
+    assert table_rows("providers.md", "parameter") == expected
     header = "| parameter | " + " | ".join(columns) + " |"
     assert header in (BASE / "docs/providers.md").read_text()
 
 
 def test_every_provider_kind_is_listed_with_its_address():
-    listed = {kind.strip("`"): where for kind, _, where in rows("providers.md", "kind")}
+    listed = {
+        kind.strip("`"): where for kind, _, where in table_rows("providers.md", "kind")
+    }
     assert listed.keys() == set(KIND_NAMES)
     for name, kind in registry.KINDS.items():
         assert kind.base_url is None or listed[name] == f"`{kind.base_url}`"
 
 
 def test_every_provider_field_is_listed():
-    assert named("providers.md", "field") == ProviderConfig.model_fields.keys()
+    assert names_in_table("providers.md", "field") == ProviderConfig.model_fields.keys()
 
 
 def test_provider_timeouts_match_the_table():
-    listed = {row[0].strip("`"): row[1] for row in rows("providers.md", TIMEOUT_FIELD)}
+    listed = {
+        row[0].strip("`"): row[1] for row in table_rows("providers.md", TIMEOUT_FIELD)
+    }
     defaults = Timeouts().model_dump()
     assert listed == {name: f"{seconds:g}" for name, seconds in defaults.items()}
 
@@ -257,13 +163,13 @@ TIMEOUT_FIELD = "field of `timeouts`"
 
 def test_every_endpoint_key_is_listed():
     assert (
-        named("providers.md", "key of an endpoint")
+        names_in_table("providers.md", "key of an endpoint")
         == EndpointConfig.model_fields.keys()
     )
 
 
 def test_breaker_defaults_match_the_table():
-    listed = {row[0]: row[1] for row in rows("providers.md", "key of `breaker`")}
+    listed = {row[0]: row[1] for row in table_rows("providers.md", "key of `breaker`")}
     defaults = BreakerConfig().model_dump()
     assert listed == {f"`{name}`": f"`{it:g}`" for name, it in defaults.items()}
 
@@ -282,13 +188,13 @@ def test_every_provider_error_code_is_listed():
 
 
 def test_every_embed_with_field_is_listed():
-    assert named("embedders.md", "field") == EmbedderConfig.model_fields.keys()
+    assert names_in_table("embedders.md", "field") == EmbedderConfig.model_fields.keys()
 
 
 def test_embedding_models_match_the_table():
     listed = {
         (embedder.strip("`"), name.strip("`")): (int(dimensions), choices)
-        for name, embedder, dimensions, choices in rows("embedders.md", "model")
+        for name, embedder, dimensions, choices in table_rows("embedders.md", "model")
     }
     known = {"openai": openai.MODELS, "voyage": voyage.MODELS}
     assert listed == {
@@ -308,7 +214,9 @@ def others(model: EmbeddingModel) -> str:
 
 def test_offline_embedders_match_the_table():
     empty = sections.Config(Path("coulisse.yaml"), {"providers": {}})
-    for name, dimensions, threshold, languages, _ in rows("embedders.md", "embedder"):
+    for name, dimensions, threshold, languages, _ in table_rows(
+        "embedders.md", "embedder"
+    ):
         asked = EmbedderConfig(provider=name.strip("`"))
         embedder = embedders.choose_embedder(empty, asked)
         assert dimensions.split(",")[0] == str(embedder.dimensions)
@@ -320,13 +228,13 @@ def test_offline_embedders_match_the_table():
 
 
 def test_every_request_parameter_is_listed():
-    assert named("chat.md", "parameter") == ChatRequest.model_fields.keys()
+    assert names_in_table("chat.md", "parameter") == ChatRequest.model_fields.keys()
 
 
 def test_parameter_treatment_matches_the_table():
     fates = {
         name: re.match(r"\w+", row[1])[0]
-        for row in rows("chat.md", "parameter")
+        for row in table_rows("chat.md", "parameter")
         for name in CODE.findall(row[0])
     }
     passed = {name for name, fate in fates.items() if fate == "passed"}
@@ -339,7 +247,9 @@ def test_parameter_treatment_matches_the_table():
 
 
 def test_every_skills_key_is_listed_with_its_default():
-    listed = {name.strip("`"): default for name, default, _ in rows("skills.md", KEY)}
+    listed = {
+        name.strip("`"): default for name, default, _ in table_rows("skills.md", KEY)
+    }
     fields = SkillsConfig.model_fields
     assert listed == {name: f"`{field.default}`" for name, field in fields.items()}
 
@@ -369,7 +279,7 @@ def test_tour_shows_every_trigger_field():
 
 
 def triggers_rows() -> list[list[str]]:
-    return rows("triggers.md", "field")
+    return table_rows("triggers.md", "field")
 
 
 def json_like(value: object) -> str:
@@ -381,7 +291,7 @@ def json_like(value: object) -> str:
 
 def test_every_command_is_listed():
     ours = {name for name, app in get_commands().items() if app in OWN_APPS}
-    listed = named("running.md", "command")
+    listed = names_in_table("running.md", "command")
     assert ours <= listed
     assert listed <= get_commands().keys()
 
@@ -398,20 +308,20 @@ def test_every_settings_variable_is_listed():
     )
     read = set(re.findall(r"\b(?:env\.\w+|read_count)\(\s*\"([A-Z_]+)\"", source))
     read |= {*secrets_file.KEYS, secrets_file.USER_NAMESPACE}
-    assert named("running.md", "variable") == read
+    assert names_in_table("running.md", "variable") == read
 
 
 def test_every_make_target_is_listed():
     makefile = (BASE / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
-    assert named("running.md", "target") == targets
+    assert names_in_table("running.md", "target") == targets
 
 
 # mcp.md
 
 
 def test_every_mcp_server_field_is_listed():
-    assert named("mcp.md", "field") == McpServerConfig.model_fields.keys()
+    assert names_in_table("mcp.md", "field") == McpServerConfig.model_fields.keys()
 
 
 # smoke-tests.md
@@ -426,7 +336,7 @@ def test_every_mcp_server_field_is_listed():
     ],
 )
 def test_every_smoke_test_field_is_listed(heading, shape):
-    assert named("smoke-tests.md", heading) == shape.model_fields.keys()
+    assert names_in_table("smoke-tests.md", heading) == shape.model_fields.keys()
 
 
 def test_files_named_in_architecture_exist():
