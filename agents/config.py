@@ -227,39 +227,39 @@ def _check_extraction_model(
 
 def _check_grants(index: int, agent: AgentConfig, config: Config) -> Iterable[Problem]:
     servers = config.get(MCP)
-    named: set[str] = set()
+    server_names: set[str] = set()
     for position, grant in enumerate(agent.mcp_tools):
-        at = ("agents", index, "mcp_tools", position, "server")
+        location = ("agents", index, "mcp_tools", position, "server")
         if grant.server not in servers:
             hint = did_you_mean(grant.server, servers)
             yield Problem(
-                at,
+                location,
                 f"agent '{agent.name}' uses MCP server '{grant.server}', which is not "
                 f"under mcp:{hint}",
                 "coulisse.E204",
             )
-        elif grant.server in named:
+        elif grant.server in server_names:
             yield Problem(
-                at,
+                location,
                 f"agent '{agent.name}' lists MCP server '{grant.server}' twice; name "
                 "all its tools under one 'only'",
                 "coulisse.E207",
             )
-        named.add(grant.server)
+        server_names.add(grant.server)
 
 
 def _check_subagents(index: int, agent: AgentConfig) -> Iterable[Problem]:
     for position, name in enumerate(agent.subagents):
-        at = ("agents", index, "subagents", position)
+        location = ("agents", index, "subagents", position)
         if name == agent.name:
             yield Problem(
-                at,
+                location,
                 f"agent '{agent.name}' lists itself under subagents; remove it",
                 "coulisse.E205",
             )
         elif name in agent.subagents[:position]:
             yield Problem(
-                at,
+                location,
                 f"agent '{agent.name}' lists '{name}' twice under subagents; remove "
                 "one",
                 "coulisse.E207",
@@ -275,62 +275,62 @@ def _check_fallbacks(
     """Yield a problem for each fallback that is unknown, repeated, the agent itself, or
     unable to take the agent's parameters."""
     itself = (agent.name, ModelChoice(provider=agent.provider, model=agent.model))
-    for position, named in enumerate(agent.fallbacks):
-        at = ("agents", index, "fallbacks", position)
-        if named in itself:
+    for position, fallback in enumerate(agent.fallbacks):
+        location = ("agents", index, "fallbacks", position)
+        if fallback in itself:
             yield Problem(
-                at,
+                location,
                 f"agent '{agent.name}' falls back to itself; name another agent or "
                 "model",
                 "coulisse.E209",
             )
-        elif named in agent.fallbacks[:position]:
+        elif fallback in agent.fallbacks[:position]:
             yield Problem(
-                at,
-                f"agent '{agent.name}' lists {_describe_fallback(named)} twice "
+                location,
+                f"agent '{agent.name}' lists {_describe_fallback(fallback)} twice "
                 "under fallbacks; remove one",
                 "coulisse.E207",
             )
-        elif isinstance(named, ModelChoice):
-            yield from _check_model(at, agent, named, providers)
-        elif named not in agents:
+        elif isinstance(fallback, ModelChoice):
+            yield from _check_model(location, agent, fallback, providers)
+        elif fallback not in agents:
             yield Problem(
-                at,
-                f"agent '{agent.name}' falls back to agent '{named}', which does not "
-                f"exist{did_you_mean(named, agents)}",
+                location,
+                f"agent '{agent.name}' falls back to agent '{fallback}', which does "
+                f"not exist{did_you_mean(fallback, agents)}",
                 "coulisse.E208",
             )
 
 
 def _check_model(
-    at: Location,
+    location: Location,
     agent: AgentConfig,
-    named: ModelChoice,
+    fallback: ModelChoice,
     providers: Mapping[str, ProviderConfig],
 ) -> Iterable[Problem]:
-    provider = providers.get(named.provider)
+    provider = providers.get(fallback.provider)
     if provider is None:
         yield Problem(
-            (*at, "provider"),
-            f"agent '{agent.name}' falls back to provider '{named.provider}', which is "
-            f"not under providers:{did_you_mean(named.provider, providers)}",
+            (*location, "provider"),
+            f"agent '{agent.name}' falls back to provider '{fallback.provider}', which "
+            f"is not under providers:{did_you_mean(fallback.provider, providers)}",
             "coulisse.E208",
         )
         return
     for name in registry.find_unsupported_parameters(provider, agent.parameters):
         yield Problem(
-            at,
+            location,
             f"agent '{agent.name}' sets '{name}', which its fallback's provider "
-            f"'{named.provider}' ({provider.kind}) does not support; fall back to "
+            f"'{fallback.provider}' ({provider.kind}) does not support; fall back to "
             "an agent of that provider instead",
             "coulisse.E210",
         )
 
 
-def _describe_fallback(named: str | ModelChoice) -> str:
-    if isinstance(named, str):
-        return f"'{named}'"
-    return f"{named.provider}/{named.model}"
+def _describe_fallback(fallback: str | ModelChoice) -> str:
+    if isinstance(fallback, str):
+        return f"'{fallback}'"
+    return f"{fallback.provider}/{fallback.model}"
 
 
 def _settings_of(agent: AgentConfig) -> AgentSettings:

@@ -46,22 +46,22 @@ class Model:
 
         `response_format` is only passed to providers that enforce it.
         """
-        given = merge_parameters(self.defaults, requested)
+        parameters = merge_parameters(self.defaults, requested)
         if response_format and self.has_native_format:
-            given["response_format"] = response_format
-        return given
+            parameters["response_format"] = response_format
+        return parameters
 
 
 def merge_parameters(
     defaults: Mapping[str, Any], requested: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return an agent's parameters, overridden by the request's."""
-    given = {**defaults, **requested}
+    parameters = {**defaults, **requested}
     for names in ALIASES:
         if names & requested.keys():
             for name in names - requested.keys():
-                given.pop(name, None)
-    return given
+                parameters.pop(name, None)
+    return parameters
 
 
 def models_for(config: Config, agent: AgentConfig) -> tuple[Model, ...]:
@@ -71,7 +71,7 @@ def models_for(config: Config, agent: AgentConfig) -> tuple[Model, ...]:
     if not agent.fallbacks:
         return own
     return own + tuple(
-        _resolve_fallback(config, agent, named) for named in agent.fallbacks
+        _resolve_fallback(config, agent, fallback) for fallback in agent.fallbacks
     )
 
 
@@ -83,7 +83,7 @@ def primary_model(agent: AgentConfig, provider: ProviderConfig) -> Model:
 
 
 def _resolve_fallback(
-    config: Config, agent: AgentConfig, named: str | ModelChoice
+    config: Config, agent: AgentConfig, fallback: str | ModelChoice
 ) -> Model:
     """Return a fallback: another agent's model, or a model with this agent's
     parameters.
@@ -91,15 +91,15 @@ def _resolve_fallback(
     `extra_body` is specific to one provider, so other providers do not receive it.
     """
     providers = config.get(PROVIDERS)
-    if isinstance(named, str):
-        other = config.get(AGENTS)[named]
+    if isinstance(fallback, str):
+        other = config.get(AGENTS)[fallback]
         return primary_model(other, providers[other.provider])
     return Model(
-        named.provider,
-        providers[named.provider],
-        named.model,
+        fallback.provider,
+        providers[fallback.provider],
+        fallback.model,
         agent.parameters,
-        agent.extra_body if named.provider == agent.provider else {},
+        agent.extra_body if fallback.provider == agent.provider else {},
     )
 
 

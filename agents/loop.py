@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from agents import images, reasoning_blocks, tool_execution
+from agents import message_filters, tool_execution
 from agents.config import AgentConfig
 from agents.fallback_chain import FallbackChain, Model
 from agents.stream_filter import StreamFilter
@@ -84,7 +84,7 @@ class Round:
     @property
     def message(self) -> Message:
         """The reply as an assistant message, its reasoning marked with the model."""
-        return reasoning_blocks.sign(self.reply.message(), str(self.model))
+        return message_filters.sign_reasoning(self.reply.message(), str(self.model))
 
 
 @dataclass(frozen=True)
@@ -113,28 +113,32 @@ class ToolSet:
 
 
 def build_tool_set(
-    clients: Sequence[dict[str, Any]], own: Sequence[Tool], asked: Mapping[str, Any]
+    client_tools: Sequence[dict[str, Any]],
+    own_tools: Sequence[Tool],
+    parameters: Mapping[str, Any],
 ) -> ToolSet:
     """Select the client's tools and the agent's own tools that the model may call.
 
     The request's `tool_choice` refers to the client's tools. If it requires a call, the
     agent's tools are left out. If it is `none`, only the agent's tools stay.
     """
-    choice = asked.get("tool_choice")
-    if choice == "none" and own:
-        clients = ()
-        asked = {name: asked[name] for name in asked if name != "tool_choice"}
+    choice = parameters.get("tool_choice")
+    if choice == "none" and own_tools:
+        client_tools = ()
+        parameters = {
+            name: parameters[name] for name in parameters if name != "tool_choice"
+        }
     elif choice not in (None, "auto", "none"):
-        own = ()
+        own_tools = ()
     return ToolSet(
-        own={tool.name: tool for tool in own},
-        client_names=frozenset(tool["function"]["name"] for tool in clients),
-        tools=[*clients, *map(to_openai_tool, own)],
-        parameters=asked,
+        own={tool.name: tool for tool in own_tools},
+        client_names=frozenset(tool["function"]["name"] for tool in client_tools),
+        tools=[*client_tools, *map(to_openai_tool, own_tools)],
+        parameters=parameters,
     )
 
 
-async def run(task: AgentRun) -> AsyncGenerator[Event]:
+async def run(agent_run: AgentRun) -> AsyncGenerator[Event]:
     """Yield the agent's events, `TurnFinished` last.
 
     Text is yielded as it arrives, including text before a tool call, unless
@@ -142,74 +146,85 @@ async def run(task: AgentRun) -> AsyncGenerator[Event]:
     once more without tools. Failures of a tool, and calls of unknown tools, are
     returned to the model as results. Source: "Loop" of the reference's agents.
     """
-    offered = task.tool_set or build_tool_set(
-        task.client_tools, task.own_tools, task.parameters
+    tool_set = agent_run.tool_set or build_tool_set(
+        agent_run.client_tools, agent_run.own_tools, agent_run.parameters
     )
-    voice = StreamFilter(offered.client_names, says_last_alone=task.final_text_only)
-    messages = list(task.messages)
-    begun = len(task.record)
-    for rounds_left in range(task.agent.max_turns, -1, -1):
-        asked = offered.parameters_for_round(is_last=not rounds_left)
-        task.fallback_chain.next_round()
-        current = Round(messages, asked, voice)
-        async with aclosing(_call_model(task, offered, current)) as events:
+    stream_filter = StreamFilter(
+        tool_set.client_names, final_text_only=agent_run.final_text_only
+    )
+    messages = list(agent_run.messages)
+    first_call = len(agent_run.record)
+    for rounds_left in range(agent_run.agent.max_turns, -1, -1):
+        parameters = tool_set.parameters_for_round(is_last=not rounds_left)
+        agent_run.fallback_chain.next_round()
+        current = Round(messages, parameters, stream_filter)
+        async with aclosing(_call_model(agent_run, tool_set, current)) as events:
             async for event in events:
-                if voice.passes_unchanged(event):
+                if stream_filter.passes_unchanged(event):
                     yield event
                 else:
-                    for heard in voice.filter(event):
-                        yield heard
+                    for filtered in stream_filter.filter(event):
+                        yield filtered
         reply = current.reply
-        ours = offered.own_calls(reply.tool_calls)
-        if not ours or not rounds_left:
+        own_calls = tool_set.own_calls(reply.tool_calls)
+        if not own_calls or not rounds_left:
             break
         messages.append(current.message)
-        async with aclosing(_execute_tools(task, offered, ours, messages)) as signs:
-            async for sign in signs:
-                yield sign
-        if len(ours) < len(reply.tool_calls):
+        async with aclosing(
+            _execute_tools(agent_run, tool_set, own_calls, messages)
+        ) as tool_events:
+            async for event in tool_events:
+                yield event
+        if len(own_calls) < len(reply.tool_calls):
             break
-        voice.next_round()
-    _record_client_calls(task, offered, reply)
-    if reply.text and task.final_text_only:
+        stream_filter.next_round()
+    _record_client_calls(agent_run, tool_set, reply)
+    if reply.text and agent_run.final_text_only:
         yield TextDelta(reply.text)
     for block in current.message.reasoning:
         yield ReasoningBlock(block)
     yield TurnFinished(
-        _finish_reason(reply, offered),
-        trace.total_usage(task.record[begun:]),
-        _complete_exchange(messages[len(task.messages) :], current.message, offered),
+        _finish_reason(reply, tool_set),
+        trace.total_usage(agent_run.record[first_call:]),
+        _complete_exchange(
+            messages[len(agent_run.messages) :], current.message, tool_set
+        ),
     )
 
 
 async def _execute_tools(
-    task: AgentRun, offered: ToolSet, calls: Sequence[ToolCall], messages: list[Message]
+    agent_run: AgentRun,
+    tool_set: ToolSet,
+    calls: Sequence[ToolCall],
+    messages: list[Message],
 ) -> AsyncGenerator[Event]:
     """Run calls and append their results; yield heartbeats meanwhile."""
-    async with tool_execution.execute_tools(calls, offered.own, task.record) as answers:
-        for agent in answers.handoffs:
+    async with tool_execution.execute_tools(
+        calls, tool_set.own, agent_run.record
+    ) as execution:
+        for agent in execution.handoffs:
             yield HandoffStarted(agent)
-        while not await answers.wait():
+        while not await execution.wait():
             yield Heartbeat()
-        messages += answers.messages()
+        messages += execution.messages()
 
 
-def _record_client_calls(task: AgentRun, offered: ToolSet, reply: Reply) -> None:
+def _record_client_calls(agent_run: AgentRun, tool_set: ToolSet, reply: Reply) -> None:
     for call in reply.tool_calls:
-        if call.name in offered.client_names:
+        if call.name in tool_set.client_names:
             entry = trace.TracedToolCall(
                 call.name, "client", call.arguments, id=call.id
             )
-            task.record.append(entry)
+            agent_run.record.append(entry)
 
 
-def _finish_reason(last: Reply, offered: ToolSet) -> FinishReason:
+def _finish_reason(last: Reply, tool_set: ToolSet) -> FinishReason:
     """Return the finish reason.
 
     A call in a round that forbids calls is no answer: it counts as `length`.
     """
     called = {call.name for call in last.tool_calls}
-    if called & offered.client_names:
+    if called & tool_set.client_names:
         return "tool_calls"
     if called:
         return "length"
@@ -219,19 +234,19 @@ def _finish_reason(last: Reply, offered: ToolSet) -> FinishReason:
 
 
 def _complete_exchange(
-    said: Sequence[Message], last: Message, offered: ToolSet
+    messages: Sequence[Message], last: Message, tool_set: ToolSet
 ) -> tuple[Message, ...]:
     """Return the messages to store when the turn waits for a client's tool."""
-    if not said or not any(
-        call.name in offered.client_names for call in last.tool_calls
+    if not messages or not any(
+        call.name in tool_set.client_names for call in last.tool_calls
     ):
         return ()
-    is_in = any(message.tool_calls == last.tool_calls for message in said)
-    return (*said,) if is_in else (*said, last)
+    has_last = any(message.tool_calls == last.tool_calls for message in messages)
+    return (*messages,) if has_last else (*messages, last)
 
 
 async def _call_model(
-    task: AgentRun, offered: ToolSet, current: Round
+    agent_run: AgentRun, tool_set: ToolSet, current: Round
 ) -> AsyncGenerator[Event]:
     """Call the model, collect its reply and record the call.
 
@@ -239,23 +254,25 @@ async def _call_model(
     model of the fallback chain if this one fails before the client received anything.
     """
     while True:
-        model = current.model = task.fallback_chain.model
-        messages = reasoning_blocks.drop_foreign(current.messages, str(model))
-        call = ModelRequest(
+        model = current.model = agent_run.fallback_chain.model
+        messages = message_filters.drop_foreign_reasoning(current.messages, str(model))
+        request = ModelRequest(
             model=model.name,
             messages=messages,
-            tools=offered.tools,
-            parameters=model.parameters(current.parameters, task.response_format),
+            tools=tool_set.tools,
+            parameters=model.parameters(current.parameters, agent_run.response_format),
             extra_body=model.extra_body,
-            stream=task.stream,
-            user=task.user,
+            stream=agent_run.stream,
+            user=agent_run.user,
         )
-        entry = trace.ModelCall(task.agent.name, model.provider_name, model.name)
-        task.record.append(entry)
+        entry = trace.ModelCall(agent_run.agent.name, model.provider_name, model.name)
+        agent_run.record.append(entry)
         reply = current.reply = Reply()
-        said = client.run(model.provider_name, model.provider, call, entry.attempts)
+        stream = client.run(
+            model.provider_name, model.provider, request, entry.attempts
+        )
         try:
-            async with aclosing(said) as events:
+            async with aclosing(stream) as events:
                 async for event in events:
                     reply.add(event)
                     yield event
@@ -265,42 +282,45 @@ async def _call_model(
             entry.end(error=recorded_text(exc))
             if isinstance(exc, CoulisseError):
                 exc.provider = exc.provider or model.provider_name
-            if _recover(task, current, exc):
+            if _recover(agent_run, current, exc):
                 continue
-            told = task.fallback_chain.final_error(exc)
-            if told is exc:
+            final_error = agent_run.fallback_chain.final_error(exc)
+            if final_error is exc:
                 raise
-            raise told from exc
+            raise final_error from exc
         finally:
             # Cancelled calls count too: the provider bills them, even if only the
             # prompt was processed.
             if reply.has_begun or entry.is_billed:
-                entry.usage = _count_usage(call, offered, reply)
+                entry.usage = _count_usage(request, tool_set, reply)
             entry.finish_reason = reply.finish_reason or ""
 
 
-def _count_usage(call: ModelRequest, offered: ToolSet, reply: Reply) -> Usage:
+def _count_usage(request: ModelRequest, tool_set: ToolSet, reply: Reply) -> Usage:
     """Return the usage of a call; estimated if the provider reported none."""
     if reply.usage is not None:
         return reply.usage
     return token_usage.count_usage(
-        call.messages,
+        request.messages,
         reply,
-        tool_tokens=offered.tool_tokens,
-        response_format=call.parameters.get("response_format"),
+        tool_tokens=tool_set.tool_tokens,
+        response_format=request.parameters.get("response_format"),
     )
 
 
-def _recover(task: AgentRun, current: Round, error: Exception) -> bool:
+def _recover(agent_run: AgentRun, current: Round, error: Exception) -> bool:
     """Prepare a retry after a failure; return whether one is possible."""
-    if current.stream_filter.has_sent and task.is_live:
+    if current.stream_filter.has_sent and agent_run.is_live:
         return False
-    is_blind = isinstance(error, RequestRefused)
-    is_blind = is_blind and not isinstance(error, ContentFiltered)
-    seen = images.drop_images(current.messages) if is_blind else None
-    if seen is not None:
-        current.messages[:] = seen
-    elif not task.fallback_chain.advance(error):
+    may_lack_vision = isinstance(error, RequestRefused) and not isinstance(
+        error, ContentFiltered
+    )
+    without_images = (
+        message_filters.drop_images(current.messages) if may_lack_vision else None
+    )
+    if without_images is not None:
+        current.messages[:] = without_images
+    elif not agent_run.fallback_chain.advance(error):
         return False
     current.stream_filter.restart_round()
     return True

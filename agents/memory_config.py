@@ -103,8 +103,8 @@ class AgentMemoryConfig(BaseModel):
         return self._set_fields(self.model_fields_set - STATE_FIELDS - {"user_state"})
 
     def _set_fields(self, fields: set[str]) -> dict[str, Any]:
-        given = ((name, getattr(self, name)) for name in fields)
-        return {name: value for name, value in given if value is not None}
+        values = ((name, getattr(self, name)) for name in fields)
+        return {name: value for name, value in values if value is not None}
 
 
 def expand_boolean(value: Any) -> Any:

@@ -12,61 +12,61 @@ from core.events import (
 
 
 class StreamFilter:
-    """Forwards what a model says in several rounds as one reply.
+    """Forwards the text of several rounds as one reply.
 
     Text passes as it arrives, unless only the final text counts, which is known at the
     end. Signed reasoning belongs to the calls of its round, so the caller keeps only
     that of the last round.
     """
 
-    def __init__(self, clients: Collection[str], *, says_last_alone: bool) -> None:
-        self._clients = clients
-        self._says_last_alone = says_last_alone
-        self._has_said = False
+    def __init__(self, client_names: Collection[str], *, final_text_only: bool) -> None:
+        self._client_names = client_names
+        self._final_text_only = final_text_only
+        self._had_text = False
         """Whether earlier rounds had text."""
-        self._says = False
+        self._has_text = False
         """Whether this round has text."""
-        self._screen = ToolCallFilter(clients)
+        self._call_filter = ToolCallFilter(client_names)
         self.has_sent = False
         """Whether the client received anything of this round."""
 
     def next_round(self) -> None:
         """Start another call of the model."""
-        self._has_said = self._has_said or self._says
+        self._had_text = self._had_text or self._has_text
         self.restart_round()
 
     def restart_round(self) -> None:
         """Discard this call, of which the client received nothing."""
-        self._says = False
-        self._screen = ToolCallFilter(self._clients)
+        self._has_text = False
+        self._call_filter = ToolCallFilter(self._client_names)
         self.has_sent = False
 
     def passes_unchanged(self, event: Event) -> bool:
         """Whether an event passes unchanged: a fast path for continued text."""
-        return self._says and type(event) is TextDelta
+        return self._has_text and type(event) is TextDelta
 
     def filter(self, event: Event) -> Sequence[Event]:
         """Return the events to send to the client now."""
-        told = self._filter_event(event)
-        self.has_sent = self.has_sent or bool(told)
-        return told
+        events = self._filter_event(event)
+        self.has_sent = self.has_sent or bool(events)
+        return events
 
     def _filter_event(self, event: Event) -> Sequence[Event]:
         match event:
             case TextDelta():
                 return self._filter_text(event)
             case ToolCallDelta():
-                return self._screen.filter(event)
+                return self._call_filter.filter(event)
             case TurnFinished() | ReasoningBlock():
                 return ()
             case _:
                 return (event,)
 
     def _filter_text(self, event: TextDelta) -> Sequence[Event]:
-        if self._says_last_alone:
+        if self._final_text_only:
             return ()
-        is_new = self._has_said and not self._says
-        self._says = True
+        is_new = self._had_text and not self._has_text
+        self._has_text = True
         return (TextDelta("\n\n"), event) if is_new else (event,)
 
 
@@ -76,31 +76,31 @@ class ToolCallFilter:
     The first deltas of a call may have no name; they are buffered until it arrives.
     """
 
-    def __init__(self, clients: Collection[str]) -> None:
-        self._clients = clients
-        self._shown: dict[int, int] = {}
-        """The index that the client sees, by the model's index."""
-        self._waiting: dict[int, list[ToolCallDelta]] = {}
-        self._hidden: set[int] = set()
+    def __init__(self, client_names: Collection[str]) -> None:
+        self._client_names = client_names
+        self._client_indexes: dict[int, int] = {}
+        """The index that the client receives, by the model's index."""
+        self._unnamed: dict[int, list[ToolCallDelta]] = {}
+        self._dropped: set[int] = set()
 
-    def filter(self, piece: ToolCallDelta) -> Sequence[ToolCallDelta]:
+    def filter(self, delta: ToolCallDelta) -> Sequence[ToolCallDelta]:
         """Return the deltas to send to the client now."""
-        if piece.index in self._hidden:
+        if delta.index in self._dropped:
             return ()
-        if piece.index in self._shown:
-            return [self._renumber(piece)]
-        pieces = self._waiting.setdefault(piece.index, [])
-        pieces.append(piece)
-        if not piece.name:
+        if delta.index in self._client_indexes:
+            return [self._renumber(delta)]
+        deltas = self._unnamed.setdefault(delta.index, [])
+        deltas.append(delta)
+        if not delta.name:
             return ()
-        del self._waiting[piece.index]
-        if piece.name not in self._clients:
-            self._hidden.add(piece.index)
+        del self._unnamed[delta.index]
+        if delta.name not in self._client_names:
+            self._dropped.add(delta.index)
             return ()
-        self._shown[piece.index] = len(self._shown)
-        return [self._renumber(each) for each in pieces]
+        self._client_indexes[delta.index] = len(self._client_indexes)
+        return [self._renumber(each) for each in deltas]
 
-    def _renumber(self, piece: ToolCallDelta) -> ToolCallDelta:
+    def _renumber(self, delta: ToolCallDelta) -> ToolCallDelta:
         return ToolCallDelta(
-            self._shown[piece.index], piece.id, piece.name, piece.arguments
+            self._client_indexes[delta.index], delta.id, delta.name, delta.arguments
         )

@@ -40,7 +40,9 @@ class ToolExecution:
         self._calls = calls
         self._own = own
         self._room = asyncio.Semaphore(MAX_AT_ONCE)
-        self._most = min(MAX_RESULT_LENGTH, MAX_ROUND_LENGTH // max(len(calls), 1))
+        self._max_length = min(
+            MAX_RESULT_LENGTH, MAX_ROUND_LENGTH // max(len(calls), 1)
+        )
         self._entries = [self._build_record(call) for call in calls]
         record += self._entries
         self._tasks = [
@@ -97,7 +99,7 @@ class ToolExecution:
                 result = await self._find_tool(call).call(parse_arguments(call), entry)
         except CoulisseError as exc:
             entry.end(error=recorded_text(exc))
-            return truncate_result(f"Error: {exc.message}", self._most)
+            return truncate_result(f"Error: {exc.message}", self._max_length)
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
@@ -105,7 +107,7 @@ class ToolExecution:
         except Exception:
             return self._record_crash(entry)
         entry.end(result=result_text(result))
-        return truncate_result(result, self._most)
+        return truncate_result(result, self._max_length)
 
     def _find_tool(self, call: ToolCall) -> Tool:
         try:
@@ -138,29 +140,29 @@ async def execute_tools(
     Failures of a tool, and calls of unknown tools, are returned to the model as
     results. Each call is recorded when it starts.
     """
-    answers = ToolExecution(calls, own, record)
+    execution = ToolExecution(calls, own, record)
     try:
-        yield answers
+        yield execution
     finally:
-        await answers.stop()
+        await execution.stop()
 
 
 def parse_arguments(call: ToolCall) -> dict[str, Any]:
     """Return a call's arguments; raises `CoulisseError` if they are invalid."""
     try:
-        read = orjson.loads(call.arguments or "{}")
+        parsed = orjson.loads(call.arguments or "{}")
     except orjson.JSONDecodeError as exc:
         raise CoulisseError(f"the arguments are not valid JSON: {exc}") from exc
-    if not isinstance(read, dict):
+    if not isinstance(parsed, dict):
         raise CoulisseError("the arguments must be a JSON object")
-    if _exceeds_depth(read, MAX_DEPTH):
+    if _exceeds_depth(parsed, MAX_DEPTH):
         raise CoulisseError(f"the arguments are nested more than {MAX_DEPTH} deep")
-    return read
+    return parsed
 
 
-def _exceeds_depth(value: Any, most: int) -> bool:
+def _exceeds_depth(value: Any, max_depth: int) -> bool:
     level = [value]
-    for _ in range(most + 1):
+    for _ in range(max_depth + 1):
         level = [child for node in level for child in _children(node)]
         if not level:
             return False
@@ -185,21 +187,23 @@ def result_text(result: ToolResult) -> str:
     return "\n".join(part.get("text", f"({part['type']})") for part in result)
 
 
-def truncate_result(result: ToolResult, most: int) -> ToolResult:
-    """Return a result with at most `most` characters of text."""
+def truncate_result(result: ToolResult, max_length: int) -> ToolResult:
+    """Return a result with at most `max_length` characters of text."""
     if isinstance(result, str):
-        return _truncate_text(result, most)
+        return _truncate_text(result, max_length)
     parts = []
     for part in result:
         if "text" in part:
-            part = {**part, "text": _truncate_text(part["text"], most)}
-            most = max(0, most - len(part["text"]))
+            part = {**part, "text": _truncate_text(part["text"], max_length)}
+            max_length = max(0, max_length - len(part["text"]))
         parts.append(part)
     return parts
 
 
-def _truncate_text(text: str, most: int) -> str:
-    if len(text) > most:
-        text = f"{text[:most]}\n(truncated: the result has {len(text)} characters)"
+def _truncate_text(text: str, max_length: int) -> str:
+    if len(text) > max_length:
+        text = (
+            f"{text[:max_length]}\n(truncated: the result has {len(text)} characters)"
+        )
     # A lone surrogate, which JSON can express, cannot be sent in a request.
     return text.encode("utf-8", "replace").decode()

@@ -65,26 +65,26 @@ class SkillDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._findings: dict[str, FolderScan] = {}
-        self._told: set[str] = set()
+        self._scans: dict[str, FolderScan] = {}
+        self._logged: set[str] = set()
 
     def load(self) -> dict[str, Skill]:
         """Return the skills by name; invalid ones are skipped and logged once."""
-        folders, complaints = self._list_folders()
-        found = {folder: self._scan(folder) for folder in folders}
-        self._findings = {f: finding for f, finding in found.items() if finding}
-        for finding in self._findings.values():
-            complaints += finding.problems
+        folders, problems = self._list_folders()
+        scans = {folder: self._scan(folder) for folder in folders}
+        self._scans = {f: scan for f, scan in scans.items() if scan}
+        for scan in self._scans.values():
+            problems += scan.problems
         skills: dict[str, Skill] = {}
-        for finding in self._findings.values():
-            if (skill := finding.skill) is None:
+        for scan in self._scans.values():
+            if (skill := scan.skill) is None:
                 continue
             if (first := skills.setdefault(skill.name, skill)) is not skill:
-                complaints.append(
+                problems.append(
                     f"{self._label(skill.folder)}: '{first.folder}' already has the "
                     f"name '{skill.name}'; the skill is skipped until you rename one"
                 )
-        self._log_problems(complaints)
+        self._log_problems(problems)
         return skills
 
     def _list_folders(self) -> tuple[list[str], list[str]]:
@@ -102,43 +102,47 @@ class SkillDirectory:
     def _scan(self, folder: str) -> FolderScan | None:
         """Return the scan of a folder, or None if it has no skill."""
         try:
-            seen = skill_files.list_folder(self.path / folder)
+            listing = skill_files.list_folder(self.path / folder)
         except OSError as exc:
-            complaint = f"{self._label(folder)}: {_unreadable_message(exc)}"
+            problem = f"{self._label(folder)}: {_unreadable_message(exc)}"
             return FolderScan(
-                FolderListing({}, (), is_truncated=False), 0, None, [complaint]
+                FolderListing({}, (), is_truncated=False), 0, None, [problem]
             )
-        before = self._findings.get(folder)
-        if before is not None and before.listing == seen and _is_settled(before):
-            return before
-        if SKILL_FILE not in (*seen.files, *seen.links):
+        previous = self._scans.get(folder)
+        if (
+            previous is not None
+            and previous.listing == listing
+            and _is_settled(previous)
+        ):
+            return previous
+        if SKILL_FILE not in (*listing.files, *listing.links):
             return None
-        return self._load_folder(folder, seen)
+        return self._load_folder(folder, listing)
 
-    def _load_folder(self, folder: str, seen: FolderListing) -> FolderScan:
+    def _load_folder(self, folder: str, listing: FolderListing) -> FolderScan:
         now = time.time()
-        complaints = [_link_message(self._label(folder, link)) for link in seen.links]
-        if seen.is_truncated:
-            complaints.append(
+        problems = [_link_message(self._label(folder, link)) for link in listing.links]
+        if listing.is_truncated:
+            problems.append(
                 f"{self._label(folder)}: it has more than {MAX_FILES} files, or "
                 f"folders nested more than {MAX_DEPTH} levels deep; the rest is ignored"
             )
-        skill, place = None, self._label(folder, SKILL_FILE)
+        skill, label = None, self._label(folder, SKILL_FILE)
         try:
-            if SKILL_FILE in seen.files:
-                skill = self._build_skill(folder, seen, self._read_text(folder))
+            if SKILL_FILE in listing.files:
+                skill = self._build_skill(folder, listing, self._read_text(folder))
         except SkillInvalid as exc:
-            complaints.append(f"{place}: {exc}; the skill is skipped")
+            problems.append(f"{label}: {exc}; the skill is skipped")
         except OSError as exc:
-            complaints.append(
-                f"{place}: {_unreadable_message(exc)}; the skill is skipped"
+            problems.append(
+                f"{label}: {_unreadable_message(exc)}; the skill is skipped"
             )
         if skill is not None and len(skill.description) > MAX_DESCRIPTION_LENGTH:
-            complaints.append(
-                f"{place}: models receive only the first {MAX_DESCRIPTION_LENGTH} "
+            problems.append(
+                f"{label}: models receive only the first {MAX_DESCRIPTION_LENGTH} "
                 "characters of its description; shorten it"
             )
-        return FolderScan(seen, now, skill, complaints)
+        return FolderScan(listing, now, skill, problems)
 
     def _read_text(self, folder: str) -> SkillText:
         steps = [folder, SKILL_FILE]
@@ -150,9 +154,13 @@ class SkillDirectory:
             )
         return parser.parse(content)
 
-    def _build_skill(self, folder: str, seen: FolderListing, text: SkillText) -> Skill:
+    def _build_skill(
+        self, folder: str, listing: FolderListing, text: SkillText
+    ) -> Skill:
         bundled = {
-            path: stamp.size for path, stamp in seen.files.items() if path != SKILL_FILE
+            path: stamp.size
+            for path, stamp in listing.files.items()
+            if path != SKILL_FILE
         }
         return Skill(
             _tool_name(text.name, folder),
@@ -166,26 +174,24 @@ class SkillDirectory:
     def _label(self, *steps: str) -> str:
         return _printable(reader.display_path(self.path.joinpath(*steps)))
 
-    def _log_problems(self, complaints: Iterable[str]) -> None:
-        now = dict.fromkeys(complaints)
-        for complaint in now:
-            if complaint not in self._told:
-                logger.warning("%s", complaint)
-        self._told = set(now)
+    def _log_problems(self, problems: Iterable[str]) -> None:
+        now = dict.fromkeys(problems)
+        for problem in now:
+            if problem not in self._logged:
+                logger.warning("%s", problem)
+        self._logged = set(now)
 
 
-def _is_settled(finding: FolderScan) -> bool:
+def _is_settled(scan: FolderScan) -> bool:
     """Whether another change of SKILL.md would change its timestamps."""
-    stamp = finding.listing.files.get(SKILL_FILE)
+    stamp = scan.listing.files.get(SKILL_FILE)
     if stamp is None:
         return True
-    return (
-        abs(finding.read_at - stamp.modified_ns / 1e9) > TIMESTAMP_GRANULARITY_SECONDS
-    )
+    return abs(scan.read_at - stamp.modified_ns / 1e9) > TIMESTAMP_GRANULARITY_SECONDS
 
 
-def _tool_name(given: str | None, folder: str) -> str:
-    name = folder if given is None else given
+def _tool_name(configured: str | None, folder: str) -> str:
+    name = folder if configured is None else configured
     if NAME_PATTERN.fullmatch(name) is None:
         raise SkillInvalid(
             f"'{_printable(name)}' is not a valid tool name; set 'name:' in its "
@@ -206,5 +212,5 @@ def _unreadable_message(exc: OSError) -> str:
     return f"cannot be read: {exc.strerror or exc}"
 
 
-def _link_message(place: str) -> str:
-    return f"{place}: symbolic links are not followed; copy the files instead"
+def _link_message(label: str) -> str:
+    return f"{label}: symbolic links are not followed; copy the files instead"

@@ -57,10 +57,10 @@ class SkillTool:
     async def call(self, arguments: Mapping[str, Any], record: TracedToolCall) -> str:
         body = self.skill.body or f"(The {SKILL_FILE} of this skill is empty.)"
         page = text_page(body, 0, self.skill.name, SKILL_FILE)
-        listed = _file_list(self.skill.files)
-        if not listed:
+        file_list = _file_list(self.skill.files)
+        if not file_list:
             return page
-        return f"{page}\n\nFiles of this skill, to read with {READ_TOOL}:\n{listed}"
+        return f"{page}\n\nFiles of this skill, to read with {READ_TOOL}:\n{file_list}"
 
 
 class FileArguments(BaseModel):
@@ -112,23 +112,23 @@ class SkillFileTool:
         }
 
     async def call(self, arguments: Mapping[str, Any], record: TracedToolCall) -> str:
-        asked = _check_arguments(arguments)
-        skill = self.skills.get(asked.skill)
+        parsed = _check_arguments(arguments)
+        skill = self.skills.get(parsed.skill)
         if skill is None:
             names = ", ".join(self.skills)
             raise Invalid(
-                f"there is no skill '{asked.skill}'; available skills: {names}"
+                f"there is no skill '{parsed.skill}'; available skills: {names}"
             )
-        path = _normalize_path(asked.path)
+        path = _normalize_path(parsed.path)
         if path == SKILL_FILE:
-            return text_page(skill.body, asked.offset, skill.name, path)
+            return text_page(skill.body, parsed.offset, skill.name, path)
         if path not in skill.files:
             raise Invalid(
-                f"'{asked.path}' is not a file of the skill '{skill.name}'; "
+                f"'{parsed.path}' is not a file of the skill '{skill.name}'; "
                 f"its files are: {', '.join(list(skill.files)[:MAX_LISTED]) or 'none'}"
             )
         text = await asyncio.to_thread(_file_text, skill, path)
-        return text_page(text, asked.offset, skill.name, path)
+        return text_page(text, parsed.offset, skill.name, path)
 
 
 def _check_arguments(arguments: Mapping[str, Any]) -> FileArguments:

@@ -58,8 +58,10 @@ def list_folder(folder: Path) -> FolderListing:
             links.append(path)
         elif entry.is_file(follow_symlinks=False):
             files[path] = _stamp(entry.stat(follow_symlinks=False))
-    is_cut = len(entries) > MAX_FILES or any(entry is None for _, entry in entries)
-    return FolderListing(files, links, is_cut)
+    is_truncated = len(entries) > MAX_FILES or any(
+        entry is None for _, entry in entries
+    )
+    return FolderListing(files, links, is_truncated)
 
 
 def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Entry | None]]:

@@ -64,7 +64,7 @@ def take(fake):
         stream=True,
         client_tools=(),
         choice=None,
-        says_last_alone=False,
+        final_text_only=False,
         record=None,
         **agent,
     ):
@@ -78,7 +78,7 @@ def take(fake):
             client_tools=client_tools,
             own_tools=tools,
             stream=stream,
-            final_text_only=says_last_alone,
+            final_text_only=final_text_only,
             record=[] if record is None else record,
         )
         try:
@@ -125,7 +125,7 @@ async def test_text_before_a_tool_call_is_sent(take, fake, stream):
 async def test_formatted_reply_sends_only_the_last_text(take, fake, stream):
     fake.reply('{"a": 1}', tool_calls=[("add", {})])
     fake.reply('{"a":', " 2}")
-    events = await take(Tool("add"), stream=stream, says_last_alone=True)
+    events = await take(Tool("add"), stream=stream, final_text_only=True)
     assert text(events) == '{"a": 2}'
     assert '{"a": 1}' in str(fake.bodies[-1]["messages"]).replace('\\"', '"')
 

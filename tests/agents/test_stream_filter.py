@@ -1,18 +1,21 @@
 """What of an agent's rounds the client hears, and what a blind model is told."""
 
-from agents import images
+from agents import message_filters
 from agents.stream_filter import StreamFilter, ToolCallFilter
 from core.events import TextDelta, ToolCallDelta
 from core.messages import Message
 
 
 def test_text_after_a_silent_round_is_separated():
-    voice = StreamFilter((), says_last_alone=False)
-    said = [*voice.filter(TextDelta("One."))]
-    voice.next_round()
-    voice.next_round()
-    said += [*voice.filter(TextDelta("Two")), *voice.filter(TextDelta("."))]
-    assert [event.text for event in said] == ["One.", "\n\n", "Two", "."]
+    stream_filter = StreamFilter((), final_text_only=False)
+    events = [*stream_filter.filter(TextDelta("One."))]
+    stream_filter.next_round()
+    stream_filter.next_round()
+    said += [
+        *stream_filter.filter(TextDelta("Two")),
+        *stream_filter.filter(TextDelta(".")),
+    ]
+    assert [event.text for event in events] == ["One.", "\n\n", "Two", "."]
 
 
 def test_deltas_before_the_name_are_buffered():
@@ -32,6 +35,8 @@ def test_deltas_before_the_name_are_buffered():
 def test_only_tool_images_are_left_out():
     seen = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     mine = Message("user", [seen])
-    assert images.drop_images([mine]) is None
-    told = images.drop_images([mine, Message("tool", [seen], tool_call_id="c")])
+    assert message_filters.drop_images([mine]) is None
+    told = message_filters.drop_images(
+        [mine, Message("tool", [seen], tool_call_id="c")]
+    )
     assert told == [mine, Message("tool", images.IMAGE_PLACEHOLDER, tool_call_id="c")]
