@@ -1,4 +1,4 @@
-"""What of an agent's rounds the client hears, and what a blind model is told."""
+"""What of an agent's rounds the client hears, and what a blind model is messages."""
 
 from agents import message_filters
 from agents.stream_filter import StreamFilter, ToolCallFilter
@@ -11,7 +11,7 @@ def test_text_after_a_silent_round_is_separated():
     events = [*stream_filter.filter(TextDelta("One."))]
     stream_filter.next_round()
     stream_filter.next_round()
-    said += [
+    events += [
         *stream_filter.filter(TextDelta("Two")),
         *stream_filter.filter(TextDelta(".")),
     ]
@@ -26,17 +26,20 @@ def test_deltas_before_the_name_are_buffered():
     ]
     passed = [list(screen.filter(piece)) for piece in pieces]
     assert list(map(len, passed)) == [0, 0, 3, 1]
-    told = [piece for pieces in passed for piece in pieces]
-    assert {piece.index for piece in told} == {0}
-    assert told[0].id == "c"
-    assert "".join(piece.arguments for piece in told) == '{"a": 1}'
+    deltas = [piece for pieces in passed for piece in pieces]
+    assert {piece.index for piece in deltas} == {0}
+    assert deltas[0].id == "c"
+    assert "".join(piece.arguments for piece in deltas) == '{"a": 1}'
 
 
 def test_only_tool_images_are_left_out():
     seen = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     mine = Message("user", [seen])
     assert message_filters.drop_images([mine]) is None
-    told = message_filters.drop_images(
+    messages = message_filters.drop_images(
         [mine, Message("tool", [seen], tool_call_id="c")]
     )
-    assert told == [mine, Message("tool", images.IMAGE_PLACEHOLDER, tool_call_id="c")]
+    assert messages == [
+        mine,
+        Message("tool", message_filters.IMAGE_PLACEHOLDER, tool_call_id="c"),
+    ]
