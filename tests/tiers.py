@@ -14,7 +14,7 @@ SLOW = (
     "tests/processes/supervision/test_supervisor.py",
     "tests/processes/test_deployment.py",
     "tests/smoke/test_smoke_command.py::test_program_exits_with_130",
-    "tests/studio/test_description.py::test_generated_client_works",
+    "tests/studio/openapi/test_openapi_document.py::test_generated_client_works",
     "tests/turns/structured_output/test_schema_worker_pool.py",
     "tests/access/test_token_command.py::test_pipe_captures_only_the_key",
     "tests/access/test_token_command.py::test_missing_tables_error_names_migrate",
@@ -24,10 +24,10 @@ SLOW = (
     "tests/gateway/limits/test_request_limits.py::test_sent_export_releases_its_slot",
     "tests/gateway/security/test_secret_oracle.py",
     "tests/memory/facts/test_equivalence.py::test_any_text_can_be_compared",
-    "tests/studio/test_every_answer.py",
-    "tests/studio/test_every_write.py::test_every_change_is_audited_once",
+    "tests/studio/openapi/test_demo_responses.py",
+    "tests/studio/site_wide/test_audited_writes.py::test_every_change_is_audited_once",
     "tests/studio/test_security.py::test_every_address_answers_browsers_and_scripts",
-    "tests/studio/test_unusual_requests.py::test_json_that_cannot_be_stored_is_refused",
+    "tests/studio/site_wide/test_unusual_requests.py::test_json_that_cannot_be_stored_is_refused",
     "tests/patterns/test_linear_time.py::test_time_grows_with_the_text",
 )
 """Prefixes of node ids: directories, files and tests."""
@@ -80,15 +80,15 @@ SQLITE_ONLY = (
     "tests/turns/structured_output/test_reply_schema.py",
     "tests/turns/structured_output/test_reply_format.py",
     # Formats, roles and addresses of pages; other tests read their rows on both.
-    "tests/studio/test_description.py",
-    "tests/studio/test_every_address.py",
+    "tests/studio/openapi/test_openapi_document.py",
+    "tests/studio/site_wide/test_addresses.py",
     "tests/studio/test_faces.py",
     "tests/studio/test_faults.py",
-    "tests/studio/test_file_gone.py",
+    "tests/studio/configuration/config_file/test_missing_file.py",
     "tests/studio/test_live.py",
     "tests/studio/test_negotiation.py",
-    "tests/studio/test_no_section.py",
-    "tests/studio/test_playground.py",
+    "tests/studio/configuration/config_file/test_section_removal.py",
+    "tests/studio/operations/test_playground.py",
     "tests/studio/test_security.py",
 )
 """Tests with tables that do not run on PostgreSQL: each of their statements is also

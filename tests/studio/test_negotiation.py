@@ -4,7 +4,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from studio.base import content_negotiation
-from tests.studio.test_every_address import FACES, NOT_HTTP, NOT_YET
+from tests.studio.site_wide.test_addresses import (
+    UNSUPPORTED_SECTION,
+    VIEWS,
+    WEBSOCKET_PATH,
+)
 
 pytestmark = pytest.mark.database
 
@@ -12,8 +16,10 @@ BROWSERS = "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*
 JSON, YAML_TYPE, PAGE = "application/json", "application/yaml", "text/html"
 READ = [
     path
-    for path, _, methods in FACES
-    if "GET" in methods and "somewhat" not in path and path not in (NOT_HTTP, NOT_YET)
+    for path, _, methods in VIEWS
+    if "GET" in methods
+    and "somewhat" not in path
+    and path not in (WEBSOCKET_PATH, UNSUPPORTED_SECTION)
 ]
 MOVING = ("/admin/", "/admin/live", "/admin/spend")
 """They tell the time."""
@@ -109,8 +115,8 @@ def test_head_matches_get(script) -> None:
 
 
 def test_options_lists_the_methods(script) -> None:
-    for path, _, methods in FACES:
-        if "somewhat" in path or path in (NOT_HTTP, NOT_YET):
+    for path, _, methods in VIEWS:
+        if "somewhat" in path or path in (WEBSOCKET_PATH, UNSUPPORTED_SECTION):
             continue
         answer = script.options(path)
         assert answer.status_code == 204, path

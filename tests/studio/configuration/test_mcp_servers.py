@@ -1,4 +1,4 @@
-"""MCP servers in the studio: their tools, and who is connected to them."""
+"""MCP servers in the studio: their tools and connected users."""
 
 import socket
 import sys
@@ -74,9 +74,9 @@ def test_tools_are_listed_after_the_server_was_opened(script):
 
 def test_unreachable_server_reports_its_error_each_time(script):
     for _ in range(2):
-        told = script.post("/admin/mcp/gone/tools").json()
-        assert told["state"] == "failed"
-        assert "cannot be reached" in told["error"]
+        data = script.post("/admin/mcp/gone/tools").json()
+        assert data["state"] == "failed"
+        assert "cannot be reached" in data["error"]
     assert script.get("/admin/mcp/gone/tools").json()["state"] == "failed"
 
 
@@ -85,12 +85,12 @@ def test_output_of_a_failed_server_is_shown(configure, script, browser):
         f"{CONFIG}mcp:\n  dies: {{command: {sys.executable}, "
         f'args: ["{CHILD}", exit], env: {{KEY: q7Vd2mXw9Lr4TzK8bNf3HcYs}}}}\n'
     )
-    for told in (
+    for data in (
         script.post("/admin/mcp/dies/tools").json(),
         script.get("/admin/mcp/dies/tools").json(),
     ):
-        assert told["error"].endswith("exited with code 4")
-        assert told["last_lines"] == ["the key *** is wrong"]
+        assert data["error"].endswith("exited with code 4")
+        assert data["last_lines"] == ["the key *** is wrong"]
     page = browser.get("/admin/mcp/dies").text
     assert "Last output" in page
     assert "the key *** is wrong" in page
@@ -107,23 +107,23 @@ async def call(name, tool):
 def test_output_of_a_server_that_exited_later_is_shown(script, browser):
     assert script.post("/admin/mcp/child/tools").json()["state"] == "open"
     event_loop_bridge.run_external(call("child", "die"))
-    told = script.get("/admin/mcp/child/tools").json()
-    assert told["state"] == "failed"
-    assert told["error"].endswith("exited with code 3")
-    assert told["last_lines"] == ["I cannot go on"]
+    data = script.get("/admin/mcp/child/tools").json()
+    assert data["state"] == "failed"
+    assert data["error"].endswith("exited with code 3")
+    assert data["last_lines"] == ["I cannot go on"]
     assert "I cannot go on" in browser.get("/admin/mcp/child").text
     assert script.post("/admin/mcp/child/tools").json()["last_lines"] == []
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "colour"),
+    ("name", "message", "colour"),
     [("gone", "is unreachable", "bg-red"), ("child", "has ", "bg-green")],
 )
-def test_browser_sees_the_result(script, browser, name, said, colour):
+def test_browser_sees_the_result(script, browser, name, message, colour):
     page = browser.submit(f"/admin/mcp/{name}/tools", {}, of=f"/admin/mcp/{name}")
-    told = page.text.partition('role="status"')[2].partition("</ul>")[0]
-    assert f"&#x27;{name}&#x27; {said}" in told
-    assert colour in told
+    data = page.text.partition('role="status"')[2].partition("</ul>")[0]
+    assert f"&#x27;{name}&#x27; {message}" in data
+    assert colour in data
 
 
 def test_hanging_servers_do_not_block_the_studio(configure, script):
@@ -160,8 +160,8 @@ def test_repaired_server_is_reached_at_once(configure, script, tmp_path):
 
 
 def test_server_with_sign_in_is_not_opened(script):
-    told = script.post("/admin/mcp/notes/tools").json()
-    assert (told["requires_sign_in"], told["state"], told["tools"]) == (
+    data = script.post("/admin/mcp/notes/tools").json()
+    assert (data["requires_sign_in"], data["state"], data["tools"]) == (
         True,
         "idle",
         [],
@@ -170,21 +170,21 @@ def test_server_with_sign_in_is_not_opened(script):
 
 def test_unknown_server_is_404(script):
     for what in ("tools", "connections"):
-        answer = script.get(f"/admin/mcp/none/{what}")
-        assert answer.status_code == 404
-        assert answer.json()["error"]["code"] == "mcp_server_unknown"
+        response = script.get(f"/admin/mcp/none/{what}")
+        assert response.status_code == 404
+        assert response.json()["error"]["code"] == "mcp_server_unknown"
 
 
 def test_connections_are_listed_without_tokens(script, browser):
     over = connect(1, renews=False, ends=AT)
     lasting = connect(2)
-    answer = script.get("/admin/mcp/notes/connections")
-    told = answer.json()["data"]
-    assert [(user["user_id"], user["is_expired"]) for user in told] == [
+    response = script.get("/admin/mcp/notes/connections")
+    data = response.json()["data"]
+    assert [(user["user_id"], user["is_expired"]) for user in data] == [
         (lasting, False),
         (over, True),
     ]
-    for text in (answer.text, browser.get("/admin/mcp/notes/connections").text):
+    for text in (response.text, browser.get("/admin/mcp/notes/connections").text):
         assert lasting in text
         assert "not-to-be-told" not in text
 
@@ -211,9 +211,9 @@ def test_disconnecting_a_user_is_audited(script, browser):
     assert not McpToken.objects.filter(server="notes").exists()
     entry = AuditEntry.objects.filter(action="mcp.disconnect").latest("at")
     assert (entry.actor, entry.details) == ("studio: local", {"user": other})
-    answer = script.delete(f"{place}/{other}")
-    assert answer.status_code == 404
-    assert answer.json()["error"]["code"] == "not_connected"
+    response = script.delete(f"{place}/{other}")
+    assert response.status_code == 404
+    assert response.json()["error"]["code"] == "not_connected"
 
 
 def test_server_page_shows_tools_and_connections(script, browser):

@@ -1,4 +1,4 @@
-"""Experiments in the studio: traffic, means, who would be chosen, who has won."""
+"""Results of experiments: traffic, means, the bandit's choice, the winner."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ from studio.evaluation import experiment_results
 from studio.templatetags import evaluation
 from telemetry.models import Turn
 from tests.conftest import CONFIG
-from tests.studio.fitting import assert_fits
+from tests.studio.openapi.schema_assertions import assert_fits
 
 pytestmark = pytest.mark.database
 
@@ -23,8 +23,8 @@ PAGE = {"Accept": "text/html"}
 NOW = datetime.now(UTC)
 
 
-class Trials:
-    """Experiments of names nobody else has, and what came of them."""
+class ExperimentData:
+    """Experiments with unique names, and rows of their turns and scores."""
 
     def __init__(self, configure) -> None:
         self.tag = uuid.uuid4().hex[:8]
@@ -60,6 +60,9 @@ experiments:
     variants: [{{agent: warm}}, {{agent: claude}}]
 """
         )
+
+    def path(self, strategy: str) -> str:
+        return f"/admin/experiments/{self.name(strategy)}"
 
     def name(self, strategy: str) -> str:
         return f"{strategy}-{self.tag}"
@@ -106,150 +109,146 @@ NOTHING = {
 
 
 @pytest.fixture
-def trials(server, configure):
-    return Trials(configure)
+def experiments(server, configure):
+    return ExperimentData(configure)
 
 
-def results(script, trials, strategy, **query):
-    address = f"/admin/experiments/{trials.name(strategy)}/results"
-    told = script.get(address, params=query)
-    assert told.status_code == 200, told.text
-    assert_fits(experiment_results.ExperimentResults, told.json())
-    return told.json()
+def results(script, experiments, strategy, **query):
+    address = f"/admin/experiments/{experiments.name(strategy)}/results"
+    response = script.get(address, params=query)
+    assert response.status_code == 200, response.text
+    assert_fits(experiment_results.ExperimentResults, response.json())
+    return response.json()
 
 
-def test_split_shows_shares_traffic_and_winner(script, trials):
-    trials.serve("split", "warm", 3)
-    trials.serve("split", "cool", 1)
-    trials.score("split", "warm", 9, 9, 8, 9)
-    trials.score("split", "cool", 3, 4, 3)
-    told = results(script, trials, "split")
-    assert [(each["share"], each["share_of_turns"]) for each in told["variants"]] == [
-        *((0.75, 0.75), (0.25, 0.25)),
+def test_split_shows_shares_traffic_and_winner(script, experiments):
+    experiments.serve("split", "warm", 3)
+    experiments.serve("split", "cool", 1)
+    experiments.score("split", "warm", 9, 9, 8, 9)
+    experiments.score("split", "cool", 3, 4, 3)
+    data = results(script, experiments, "split")
+    assert [(each["share"], each["share_of_turns"]) for each in data["variants"]] == [
+        (0.75, 0.75),
+        (0.25, 0.25),
     ]
-    assert told["winner"] is None
-    assert "each variant needs 4 scores, cool has 3" in told["result"]
-    trials.score("split", "cool", 4)
-    told = results(script, trials, "split")
-    assert told["winner"] == "warm"
-    assert told["deciding"] == f"{trials.judge}.tone"
-    (tone, wit) = told["metrics"]
+    assert data["winner"] is None
+    assert "each variant needs 4 scores, cool has 3" in data["result"]
+    experiments.score("split", "cool", 4)
+    data = results(script, experiments, "split")
+    assert data["winner"] == "warm"
+    assert data["deciding"] == f"{experiments.judge}.tone"
+    (tone, wit) = data["metrics"]
     warm, cool = tone["estimates"]
     assert warm["low"] < warm["mean"] == 8.75 < warm["high"]
     assert warm["best"] + cool["best"] == pytest.approx(1)
     assert [each["count"] for each in wit["estimates"]] == [0, 0]
-    page = script.get(f"/admin/experiments/{trials.name('split')}", headers=PAGE).text
+    page = script.get(experiments.path("split"), headers=PAGE).text
     assert "Winner: warm, best" in page
-    assert (
-        told
-        == script.get(f"/admin/experiments/{trials.name('split')}").json()["details"][
-            "results"
-        ]
-    )
+    assert data == script.get(experiments.path("split")).json()["details"]["results"]
 
 
-def test_results_since_limits_the_turns(script, trials):
-    trials.serve("split", "warm", 2, days=9)
-    trials.serve("split", "warm", 1)
-    told = results(script, trials, "split", since="7d")
-    assert told["variants"][0]["turns"] == 1
-    assert results(script, trials, "split")["variants"][0]["turns"] == 3
-    address = f"/admin/experiments/{trials.name('split')}/results"
+def test_results_since_limits_the_turns(script, experiments):
+    experiments.serve("split", "warm", 2, days=9)
+    experiments.serve("split", "warm", 1)
+    data = results(script, experiments, "split", since="7d")
+    assert data["variants"][0]["turns"] == 1
+    assert results(script, experiments, "split")["variants"][0]["turns"] == 3
+    address = f"/admin/experiments/{experiments.name('split')}/results"
     assert script.get(address, params={"since": "yore"}).status_code == 400
     assert "Actual share" in script.get(f"{address}?since=7d", headers=PAGE).text
     assert script.get("/admin/experiments/nobody/results").status_code == 404
 
 
-def test_shadow_run_lists_primary_and_traffic(script, trials):
-    trials.serve("shadow", "warm", 2)
-    trials.serve("shadow", "cool", 1, origin="shadow")
-    told = results(script, trials, "shadow")
-    assert (told["primary"], told["sampling_rate"]) == ("warm", 0.2)
-    warm, cool = told["variants"]
+def test_shadow_run_lists_primary_and_traffic(script, experiments):
+    experiments.serve("shadow", "warm", 2)
+    experiments.serve("shadow", "cool", 1, origin="shadow")
+    data = results(script, experiments, "shadow")
+    assert (data["primary"], data["sampling_rate"]) == ("warm", 0.2)
+    warm, cool = data["variants"]
     assert (warm["is_primary"], warm["share"], warm["turns"]) == (True, 1.0, 2)
     assert (cool["share"], cool["turns"], cool["shadow_runs"]) == (0.0, 0, 1)
-    page = script.get(f"/admin/experiments/{trials.name('shadow')}", headers=PAGE).text
+    page = script.get(experiments.path("shadow"), headers=PAGE).text
     assert ">primary<" in page
     assert "also run on 20 % of the turns" in page
 
 
-def test_bandit_shows_its_next_choice(script, trials):
-    address = f"/admin/experiments/{trials.name('bandit')}"
-    trials.score("bandit", "warm", 6, 7)
-    trials.score("bandit", "cool", 9)
-    trials.score("bandit", "cool", 9, days=30)
-    told = results(script, trials, "bandit")
-    assert told["bandit"]["undersampled"] == ["cool"]
-    assert [each["share"] for each in told["variants"]] == [0.0, 1.0]
+def test_bandit_shows_its_next_choice(script, experiments):
+    address = experiments.path("bandit")
+    experiments.score("bandit", "warm", 6, 7)
+    experiments.score("bandit", "cool", 9)
+    experiments.score("bandit", "cool", 9, days=30)
+    data = results(script, experiments, "bandit")
+    assert data["bandit"]["undersampled"] == ["cool"]
+    assert [each["share"] for each in data["variants"]] == [0.0, 1.0]
     assert "Exploring: cool receives all" in script.get(address, headers=PAGE).text
-    trials.score("bandit", "cool", 9)
-    told = results(script, trials, "bandit")
-    assert (told["bandit"]["leader"], told["bandit"]["undersampled"]) == ("cool", [])
-    assert [each["share"] for each in told["variants"]] == [
+    experiments.score("bandit", "cool", 9)
+    data = results(script, experiments, "bandit")
+    assert (data["bandit"]["leader"], data["bandit"]["undersampled"]) == ("cool", [])
+    assert [each["share"] for each in data["variants"]] == [
         pytest.approx(0.1),
         pytest.approx(0.9),
     ]
-    assert told["bandit"]["variants"][1] == {"agent": "cool", "count": 2, "mean": 9.0}
+    assert data["bandit"]["variants"][1] == {"agent": "cool", "count": 2, "mean": 9.0}
     page = script.get(address, headers=PAGE).text
     assert "<strong>cool</strong> leads" in page
     assert "in the last 7 days" in page
 
 
-def test_experiment_without_scores_says_so(script, trials):
-    told = results(script, trials, "blind")
-    assert told["metrics"] == []
-    page = script.get(f"/admin/experiments/{trials.name('blind')}", headers=PAGE).text
+def test_experiment_without_scores_says_so(script, experiments):
+    data = results(script, experiments, "blind")
+    assert data["metrics"] == []
+    page = script.get(experiments.path("blind"), headers=PAGE).text
     assert page.count("No judge scores all variants") == 1
 
 
-def test_experiment_page_links_to_the_playground(script, trials):
-    name = trials.name("split")
+def test_experiment_page_links_to_the_playground(script, experiments):
+    name = experiments.name("split")
     page = script.get(f"/admin/experiments/{name}", headers=PAGE).text
     assert f'href="/admin/playground?agent={name}">Chat<' in page
 
 
-def test_list_shows_the_winner(script, trials):
-    trials.score("split", "warm", 9, 9, 8, 9)
-    trials.score("split", "cool", 3, 4, 3)
-    trials.score("split", "cool", 4, criterion="wit")
-    trials.score("shadow", "cool", 4)
-    name = trials.name("split")
+def test_list_shows_the_winner(script, experiments):
+    experiments.score("split", "warm", 9, 9, 8, 9)
+    experiments.score("split", "cool", 3, 4, 3)
+    experiments.score("split", "cool", 4, criterion="wit")
+    experiments.score("shadow", "cool", 4)
+    name = experiments.name("split")
 
-    def told():
+    def winners():
         data = script.get("/admin/experiments").json()["data"]
         return {each["name"]: each["overview"]["winner"] for each in data}
 
-    assert told()[name] is None
-    trials.score("split", "cool", 4)
-    assert told()[name] == results(script, trials, "split")["winner"] == "warm"
-    assert [name for name, winner in told().items() if winner] == [name]
+    assert winners()[name] is None
+    experiments.score("split", "cool", 4)
+    assert winners()[name] == results(script, experiments, "split")["winner"] == "warm"
+    assert [name for name, winner in winners().items() if winner] == [name]
     page = script.get("/admin/experiments", headers=PAGE).text
     assert page.count(">winner<") == 1
 
 
-def test_list_takes_two_queries(script, trials):
+def test_list_takes_two_queries(script, experiments):
     counts = []
-    trials.serve("shadow", "cool", origin="shadow")
+    experiments.serve("shadow", "cool", origin="shadow")
     for number in (1, 5):
-        trials.serve("split", "cool", number)
-        trials.serve("bandit", "warm", number)
+        experiments.serve("split", "cool", number)
+        experiments.serve("bandit", "warm", number)
         with CaptureQueriesContext(connection) as queries:
-            told = experiment_results.load_overview()
+            data = experiment_results.load_overview()
         counts.append(len(queries))
     assert counts == [2, 2]
-    assert told[trials.name("split")]["turns"] == 6
-    assert told[trials.name("blind")]["turns"] == 0
-    assert told[trials.name("shadow")]["turns"] == 0
+    assert data[experiments.name("split")]["turns"] == 6
+    assert data[experiments.name("blind")]["turns"] == 0
+    assert data[experiments.name("shadow")]["turns"] == 0
     page = script.get("/admin/experiments", headers=PAGE).text
-    assert trials.name("split") in page
+    assert experiments.name("split") in page
 
 
-def test_results_query_count_is_independent_of_turns(trials):
-    experiment = live.current().get(EXPERIMENTS)[trials.name("bandit")]
+def test_results_query_count_is_independent_of_turns(experiments):
+    experiment = live.current().get(EXPERIMENTS)[experiments.name("bandit")]
     counts = []
     for number in (1, 6):
-        trials.serve("bandit", "warm", number)
-        trials.score("bandit", "warm", *range(number))
+        experiments.serve("bandit", "warm", number)
+        experiments.score("bandit", "warm", *range(number))
         with CaptureQueriesContext(connection) as queries:
             experiment_results.load_results(experiment)
         counts.append(len(queries))
@@ -269,7 +268,9 @@ def test_intervals_share_a_scale():
     assert (found["low"], found["high"]) == (4.0, 8.0)
     first, second, third = found["rows"]
     assert (first["low_at"], first["at"], first["high_at"]) == (
-        *("0.0000", "0.2500", "0.5000"),
+        "0.0000",
+        "0.2500",
+        "0.5000",
     )
     assert second["high_at"] == "1.0000"
     assert third["at"] is None
@@ -279,8 +280,8 @@ def test_intervals_share_a_scale():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "text"),
     [(604_800, "7 days"), (86_400, "1 day"), (5_400, "90 minutes"), (61, "61 seconds")],
 )
-def test_time_spans_use_whole_units(seconds, told):
-    assert evaluation.time_span(seconds) == told
+def test_time_spans_use_whole_units(seconds, text):
+    assert evaluation.time_span(seconds) == text

@@ -1,4 +1,4 @@
-"""Judges in the studio: what they gave, what failed, what may yet be scored."""
+"""Judges in the studio: scores, failures, and the scoring of past replies."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ from telemetry.config import TELEMETRY
 from telemetry.storage import costs
 from telemetry.storage.costs import JudgeExpense
 from tests.judges.test_judge_command import Past
-from tests.studio.fitting import assert_fits
+from tests.studio.openapi.schema_assertions import assert_fits
 
 pytestmark = pytest.mark.database
 
@@ -34,11 +34,11 @@ PERSONA = {"provider": "openai", "model": "p", "preamble": "You ask."}
 
 @pytest.fixture
 def past(server, configure):
-    """A judge and an agent of names nobody else has."""
+    """A judge and an agent with unique names."""
     return Past(configure)
 
 
-def give(
+def add_score(
     past, value, *, criterion="accuracy", days=0.0, agent=None, user_id=None, **more
 ):
     return Score.objects.create(
@@ -53,50 +53,54 @@ def give(
     )
 
 
-def fall(past, state="done", result=None, error=""):
-    """Have a reply fall to the judge, and the task come to that."""
+def add_task(past, state="done", result=None, error=""):
+    """Add a judge task with this state and result."""
     (task,) = lifecycle.enqueue(
         [
             judge_queue.build_task(
-                *(past.judge, past.agent),
+                past.judge,
+                past.agent,
                 turn_id=TurnId(new_turn_id()),
                 user_id=UserId(uuid.uuid4()),
             )
         ]
     )
-    told = orjson.dumps({"judge": past.judge, **(result or {})}).decode()
+    result_json = orjson.dumps({"judge": past.judge, **(result or {})}).decode()
     ended = None if state in lifecycle.OPEN else NOW
     Task.objects.filter(pk=task.pk).update(
-        state=state, result=told, error=error, finished_at=ended
+        state=state, result=result_json, error=error, finished_at=ended
     )
     return task
 
 
-def beside(script, past):
-    told = script.get(f"/admin/judges/{past.judge}")
-    assert told.status_code == 200, told.text
-    return told.json()["details"]
+def get_details(script, past):
+    response = script.get(f"/admin/judges/{past.judge}")
+    assert response.status_code == 200, response.text
+    return response.json()["details"]
 
 
 def test_means_cover_a_day_a_week_and_a_month(script, past):
-    give(past, 10)
-    give(past, 4, days=3)
-    give(past, 1, days=20, agent="another")
-    give(past, 0, days=40)
-    give(past, 6, criterion="tone")
-    told = beside(script, past)
-    accuracy, tone = told["means"]
+    add_score(past, 10)
+    add_score(past, 4, days=3)
+    add_score(past, 1, days=20, agent="another")
+    add_score(past, 0, days=40)
+    add_score(past, 6, criterion="tone")
+    data = get_details(script, past)
+    accuracy, tone = data["means"]
     assert accuracy["windows"] == {
         "24h": {"mean": 10.0, "count": 1},
         "7d": {"mean": 7.0, "count": 2},
         "30d": {"mean": 5.0, "count": 3},
     }
     assert tone["windows"]["24h"] == {"mean": 6.0, "count": 1}
-    by = {(each["agent"], each["criterion"]): each for each in told["by_agent"]}
+    by = {(each["agent"], each["criterion"]): each for each in data["by_agent"]}
     assert by["another", "accuracy"]["windows"]["7d"] == {"mean": None, "count": 0}
     assert by[past.agent, "accuracy"]["windows"]["30d"] == {"mean": 7.0, "count": 2}
-    assert [(day["criterion"], day["mean"]) for day in told["days"]] == [
-        *(("accuracy", 1.0), ("accuracy", 4.0), ("accuracy", 10.0), ("tone", 6.0)),
+    assert [(day["criterion"], day["mean"]) for day in data["days"]] == [
+        ("accuracy", 1.0),
+        ("accuracy", 4.0),
+        ("accuracy", 10.0),
+        ("tone", 6.0),
     ]
     listed = script.get("/admin/judges").json()["data"]
     (mine,) = [each for each in listed if each["name"] == past.judge]
@@ -105,14 +109,14 @@ def test_means_cover_a_day_a_week_and_a_month(script, past):
 
 def test_failed_and_skipped_judgements_are_shown(script, past):
     for _ in range(2):
-        fall(past)
+        add_task(past)
     for _ in range(3):
-        fall(past, result={"skipped": "the turn is not stored"})
-    fall(past, "errored", error="it answered in prose")
-    fall(past, "cancelled")
-    fall(past, "queued")
-    told = beside(script, past)
-    assert told["counts"] == {
+        add_task(past, result={"skipped": "the turn is not stored"})
+    add_task(past, "errored", error="it answered in prose")
+    add_task(past, "cancelled")
+    add_task(past, "queued")
+    data = get_details(script, past)
+    assert data["counts"] == {
         "queued": 1,
         "running": 0,
         "done": 2,
@@ -121,21 +125,21 @@ def test_failed_and_skipped_judgements_are_shown(script, past):
         "skipped": {"the turn is not stored": 3},
         "selected": 8,
     }
-    assert [each["error"] for each in told["failures"]] == ["it answered in prose"]
+    assert [each["error"] for each in data["failures"]] == ["it answered in prose"]
     page = script.get(f"/admin/judges/{past.judge}", headers=PAGE).text
     assert "it answered in prose" in page
     assert "the turn is not stored" in page
 
 
 def test_failed_judgement_is_retried(script, browser, past):
-    task, other = fall(past, "errored"), fall(past, "errored")
+    task, other = add_task(past, "errored"), add_task(past, "errored")
     page = browser.submit(
         f"/admin/tasks/{task.pk}/retry", {}, of=f"/admin/judges/{past.judge}"
     )
     assert page.status_code == 200
     assert Task.objects.get(pk=task.pk).state == "queued"
-    told = script.post(f"/admin/judges/{past.judge}/retry")
-    assert (told.status_code, told.json()["retried"]) == (202, 1)
+    response = script.post(f"/admin/judges/{past.judge}/retry")
+    assert (response.status_code, response.json()["retried"]) == (202, 1)
     assert Task.objects.get(pk=other.pk).state == "queued"
     deed = AuditEntry.objects.filter(action="judge.retry").latest("at")
     assert (deed.target, deed.details) == (past.judge, {"tasks": 1})
@@ -150,7 +154,7 @@ def test_judge_cost_is_shown(script, past):
             past.judge, past.agent, "openai", "j", 1, Usage(10, 5), cost
         )
         costs.record_expense(paid, settings)
-    spent = beside(script, past)["costs"]
+    spent = get_details(script, past)["costs"]
     assert spent["24h"] == {"judgements": 2, "micro_usd": 1_500, "unpriced": 1}
     assert spent["30d"] == spent["24h"]
 
@@ -166,17 +170,17 @@ def test_user_feedback_is_shown(script, past):
             created_at=NOW,
             updated_at=NOW,
         )
-    told = beside(script, past)
-    assert [(each["agent"], each["down"]) for each in told["feedback"]] == [
+    data = get_details(script, past)
+    assert [(each["agent"], each["down"]) for each in data["feedback"]] == [
         (past.agent, 1)
     ]
-    assert [each["comment"] for each in told["comments"]] == ["Kind of dry."]
+    assert [each["comment"] for each in data["comments"]] == ["Kind of dry."]
 
 
 def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch):
     monkeypatch.setattr("studio.evaluation.judge_views.PAGE_SIZE", 2)
     # Three of one instant, two of another: pages end among them.
-    given = [give(past, value, days=value // 3) for value in range(5)]
+    given = [add_score(past, value, days=value // 3) for value in range(5)]
     run = SmokeRun.objects.create(
         batch=uuid.uuid4(),
         repetition=1,
@@ -187,7 +191,7 @@ def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch
         settings={"name": "t", "target": past.agent, "persona": PERSONA},
         created_at=NOW,
     )
-    give(past, 9, user_id=run.user_id, origin="smoke", days=9)
+    add_score(past, 9, user_id=run.user_id, origin="smoke", days=9)
     address, found, after = f"/admin/judges/{past.judge}/scores", [], ""
     for _ in range(9):
         page = script.get(address, params={"after": after}).json()
@@ -208,28 +212,28 @@ def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch
 def test_past_replies_are_estimated_and_scored(script, browser, past):
     past.replied(3)
     address = f"/admin/judges/{past.judge}/past-replies"
-    told = script.get(address, params={"limit": 2, "since": "300d"}).json()
-    assert (told["pending"], told["judged"], told["queued"]) == (2, 0, 0)
-    assert_fits(judge_views.BackfillEstimate, told)
-    assert told["tokens"] > 0
-    assert told["cost_usd"] > 0
+    data = script.get(address, params={"limit": 2, "since": "300d"}).json()
+    assert (data["pending"], data["judged"], data["queued"]) == (2, 0, 0)
+    assert_fits(judge_views.BackfillEstimate, data)
+    assert data["tokens"] > 0
+    assert data["cost_usd"] > 0
     assert not Task.objects.filter(user_id=past.user_id, kind="judge").exists()
     assert "Estimate" in browser.get(address).text
-    shown = f"{address}?since=300d&limit=2"
-    page = browser.submit(address, {"since": "300d", "limit": "2"}, of=shown)
+    page_url = f"{address}?since=300d&limit=2"
+    page = browser.submit(address, {"since": "300d", "limit": "2"}, of=page_url)
     assert "2 replies queued for scoring" in page.text
     assert Task.objects.filter(user_id=past.user_id, kind="judge").count() == 2
-    told = script.post(address, json={"since": "300d"})
-    assert (told.status_code, told.json()["queued"]) == (202, 1)
+    response = script.post(address, json={"since": "300d"})
+    assert (response.status_code, response.json()["queued"]) == (202, 1)
     assert script.get(address, params={"since": "300d"}).json()["pending"] == 0
 
 
 def test_invalid_estimate_is_refused(script, past):
     address = f"/admin/judges/{past.judge}/past-replies"
-    for wrong in ({"since": "yore"}, {"sample": 2}, {"limit": 0}, {"sort": "x"}):
-        assert script.get(address, params=wrong).status_code == 400
-    answer = script.post("/admin/judges/never/past-replies", json={"agent": "x"})
-    assert answer.json()["pending"] == 0
+    for query in ({"since": "yore"}, {"sample": 2}, {"limit": 0}, {"sort": "x"}):
+        assert script.get(address, params=query).status_code == 400
+    response = script.post("/admin/judges/never/past-replies", json={"agent": "x"})
+    assert response.json()["pending"] == 0
     page = script.get("/admin/judges/nobody/past-replies", headers=PAGE)
     assert (page.status_code, "there is no judge" in page.text) == (404, True)
 
@@ -238,8 +242,8 @@ def test_query_count_is_independent_of_scores(past):
     counts = []
     for number in (1, 15):
         for value in range(number):
-            give(past, value % 10, criterion=f"c{value}", agent=f"a{value}")
-            fall(past, "errored")
+            add_score(past, value % 10, criterion=f"c{value}", agent=f"a{value}")
+            add_task(past, "errored")
         judge = live.current().get(JUDGES)[past.judge]
         with CaptureQueriesContext(connection) as queries:
             judge_details.load_details(past.judge, judge)

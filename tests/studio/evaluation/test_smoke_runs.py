@@ -1,4 +1,4 @@
-"""Smoke tests in the studio: launched, watched, cancelled, compared."""
+"""Runs of smoke tests: launch, watch, cancel and compare."""
 
 import pytest
 from django.db import connection
@@ -13,7 +13,7 @@ from studio.evaluation import smoke_details, smoke_schemas
 from tests.judges.sample_judges import answer
 from tests.smoke.conftest import RunWorker, models, worker  # noqa: F401  fixtures
 from tests.smoke.scripted_models import with_test
-from tests.studio.fitting import assert_fits
+from tests.studio.openapi.schema_assertions import assert_fits
 from tests.tasks.conftest import wait_until
 
 pytestmark = pytest.mark.database
@@ -28,68 +28,70 @@ def _no_runs(database):
 
 
 def launch(script, name="plums", **body):
-    told = script.post(f"/admin/smoke/{name}/runs", json=body)
-    assert told.status_code == 202, told.text
-    return told
+    response = script.post(f"/admin/smoke/{name}/runs", json=body)
+    assert response.status_code == 202, response.text
+    return response
 
 
-def of(told):
+def first_run(response):
     """The first run of what was launched."""
-    return SmokeRun.objects.get(pk=told.json()["runs"][0]["id"])
+    return SmokeRun.objects.get(pk=response.json()["runs"][0]["id"])
 
 
 def test_script_starts_a_test_and_reads_its_transcript(script, models, worker):  # noqa: F811
     models.persona = ["Plums?", "Thanks [FIN]"]
-    told = launch(script, repetitions=2)
-    batch = told.json()
-    assert told.headers["Location"] == f"/admin/smoke/runs/{batch['runs'][0]['id']}"
+    response = launch(script, repetitions=2)
+    batch = response.json()
+    assert response.headers["Location"] == f"/admin/smoke/runs/{batch['runs'][0]['id']}"
     assert (batch["origin"], batch["open"], len(batch["runs"])) == ("studio", 2, 2)
-    deed = AuditEntry.objects.filter(action="smoke_test.run").latest("at")
-    assert (deed.target, deed.details) == ("plums", {"repetitions": 2})
-    first = of(told)
-    # The other one is not held: they would take each other's words.
+    entry = AuditEntry.objects.filter(action="smoke_test.run").latest("at")
+    assert (entry.target, entry.details) == ("plums", {"repetitions": 2})
+    first = first_run(response)
+    # Only one run at a time, because both would take replies from the same script.
     worker.accept(first)
     worker.wait_until_closed(first)
-    run = script.get(told.headers["Location"]).json()
+    run = script.get(response.headers["Location"]).json()
     assert [line["speaker"] for line in run["transcript"]] == [
-        *("persona", "assistant", "persona"),
+        "persona",
+        "assistant",
+        "persona",
     ]
     assert (run["outcome"], run["stopped_because"]) == ("passed", "persona_marker")
     assert_fits(smoke_schemas.SmokeRunDetail, run)
     assert_fits(smoke_schemas.SmokeBatch, batch)
-    since = script.get(f"{told.headers['Location']}?from=2").json()
+    since = script.get(f"{response.headers['Location']}?from=2").json()
     assert [line["position"] for line in since["transcript"]] == [2]
     assert {each["repetition"] for each in run["batch_runs"]} == {1, 2}
 
 
 def test_run_page_stops_reloading_once_judged(script, models, worker):  # noqa: F811
     models.judge = answer(accuracy=4, tone=9)
-    run = of(launch(script, "judged"))
+    run = first_run(launch(script, "judged"))
     address = f"/admin/smoke/runs/{run.pk}"
     assert [each["is_met"] for each in script.get(address).json()["expected"]] == [None]
     worker.accept(run)
 
-    def is_over():
+    def is_closed():
         worker.kick()
         return script.get(address).json()["outcome"] != "open"
 
-    wait_until(is_over)
-    told = script.get(address).json()
-    assert told["outcome"] == "failed"
-    assert told["expected"] == [
+    wait_until(is_closed)
+    data = script.get(address).json()
+    assert data["outcome"] == "failed"
+    assert data["expected"] == [
         {"condition": "the mean of quality.accuracy is at least 7", "is_met": False}
     ]
-    replies = [line for line in told["transcript"] if line["speaker"] == "assistant"]
+    replies = [line for line in data["transcript"] if line["speaker"] == "assistant"]
     assert [score["value"] for score in replies[0]["scores"]] == [4, 9]
-    assert_fits(smoke_schemas.SmokeRunDetail, told)
+    assert_fits(smoke_schemas.SmokeRunDetail, data)
     page = script.get(address, headers=PAGE).text
     assert '<span class="badge is-bad">failed</span>' in page
     assert "Because of accuracy." in page
 
 
 def test_run_and_batch_are_cancelled(script, models):  # noqa: F811
-    told = launch(script, repetitions=3)
-    first = told.json()["runs"][0]["id"]
+    response = launch(script, repetitions=3)
+    first = response.json()["runs"][0]["id"]
     cancelled = script.post(f"/admin/smoke/runs/{first}/cancel").json()
     assert cancelled["state"] == "cancelled"
     assert SmokeRun.objects.filter(state="cancelled").count() == 1
@@ -117,11 +119,11 @@ def test_browser_starts_a_test_and_sees_its_state(browser, models):  # noqa: F81
 def test_two_batches_are_compared(script, models, worker):  # noqa: F811
     for accuracy in (4, 8):
         models.judge = answer(accuracy=accuracy, tone=5)
-        run = of(launch(script, "judged"))
+        run = first_run(launch(script, "judged"))
         worker.accept(run)
         worker.wait_until_closed(run)
-    told = script.get("/admin/smoke/judged").json()["details"]
-    by = {each["what"]: each for each in told["compared"]}
+    data = script.get("/admin/smoke/judged").json()["details"]
+    by = {each["what"]: each for each in data["compared"]}
     assert by["quality.accuracy"] == {
         "what": "quality.accuracy",
         "unit": "score",
@@ -132,10 +134,10 @@ def test_two_batches_are_compared(script, models, worker):  # noqa: F811
     }
     assert (by["passed"]["before"], by["passed"]["now"]) == (0.0, 1.0)
     assert by["quality.tone"]["is_better"] is None
-    assert [batch["passed"] for batch in told["batches"]] == [1, 0]
+    assert [batch["passed"] for batch in data["batches"]] == [1, 0]
     run = script.get(f"/admin/smoke/runs/{run.pk}").json()
     assert_fits(smoke_schemas.SmokeRunDetail, run)
-    assert run["compared"] == told["compared"]
+    assert run["compared"] == data["compared"]
 
 
 def test_runs_are_paginated(script, models, monkeypatch):  # noqa: F811
@@ -165,17 +167,17 @@ def test_list_query_count_is_independent_of_runs(script, configure, models):  # 
         for test in live.current().get(SMOKE_TESTS).values():
             run_lifecycle.launch_test(test, origin="command", repetitions=repetitions)
         with CaptureQueriesContext(connection) as queries:
-            told = smoke_details.load_overview()
+            data = smoke_details.load_overview()
         counts.append(len(queries))
-        assert told["mine"]["next_at"].hour == 6
-        assert len(told["mine"]["last"]["runs"]) == repetitions
-        assert told["plums"]["next_at"] is None
+        assert data["mine"]["next_at"].hour == 6
+        assert len(data["mine"]["last"]["runs"]) == repetitions
+        assert data["plums"]["next_at"] is None
     assert counts == [2, 2]
 
 
 def test_invalid_requests_are_reported(script):
-    told = script.post("/admin/smoke/plum/runs").json()["error"]
-    assert "there is no smoke test 'plum'" in told["message"]
+    data = script.post("/admin/smoke/plum/runs").json()["error"]
+    assert "there is no smoke test 'plum'" in data["message"]
     assert script.get("/admin/smoke/runs/00000000").status_code == 404
     assert script.get("/admin/smoke/plum/runs").status_code == 404
     assert script.get("/admin/smoke/runs?after=x").status_code == 400

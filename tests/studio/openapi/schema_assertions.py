@@ -1,17 +1,17 @@
-"""Whether an answer is what the studio's description says it is."""
+"""Assertions on responses and their schemas."""
 
 
-def assert_fits(shape, told):
-    """Check that an answer has a shape, with all of its fields and no others."""
-    read = shape.model_validate(told).model_dump(mode="json", by_alias=True)
-    _compare(told, read)
+def assert_fits(schema, data):
+    """Check that data fits a schema, with all of its fields and no others."""
+    parsed = schema.model_validate(data).model_dump(mode="json", by_alias=True)
+    _compare(data, parsed)
 
 
-def _compare(told, read):
-    if isinstance(told, dict):
-        assert told.keys() <= read.keys(), told.keys() - read.keys()
-        for name in told:
-            _compare(told[name], read[name])
-    elif isinstance(told, list):
-        for one, other in zip(told, read, strict=True):
-            _compare(one, other)
+def _compare(data, parsed):
+    if isinstance(data, dict):
+        assert data.keys() <= parsed.keys(), data.keys() - parsed.keys()
+        for name in data:
+            _compare(data[name], parsed[name])
+    elif isinstance(data, list):
+        for item, parsed_item in zip(data, parsed, strict=True):
+            _compare(item, parsed_item)

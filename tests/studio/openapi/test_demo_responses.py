@@ -1,4 +1,4 @@
-"""What is told, of a month like a real one, is what the description says."""
+"""Responses about demo data match the OpenAPI document, as JSON and as YAML."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,8 +17,8 @@ from demo.generator import DemoGenerator, DemoSize
 from demo.management.commands import demo
 from studio.base import formats
 from studio.openapi.document import iterate_operations
-from tests.studio import described
-from tests.studio.deeds import KINDS
+from tests.studio.openapi import document_validation
+from tests.studio.site_wide.write_operations import KINDS
 
 pytestmark = pytest.mark.database
 
@@ -31,7 +31,7 @@ sidecars:
   - {name: bridge, command: /usr/bin/bridge, restart: always}
 vars: {house: The Globe}
 """
-PLACES = {
+ID_FIELDS = {
     "agents": "name",
     "experiments": "name",
     "judges": "name",
@@ -43,8 +43,8 @@ PLACES = {
     "turns": "id",
     "users": "id",
 }
-"""Lists, and which field of theirs leads to one of them."""
-EACH = {
+"""Lists, and the field that identifies an object."""
+QUERIES = {
     "spend": ["by=agent", "by=day", "by=model", "by=provider", "by=token", "by=user"],
     "users/{user}/facts": ["q=seats", "q=seats&in=all", "status=all", "category=fact"],
     "tokens": ["all=1"],
@@ -53,11 +53,11 @@ EACH = {
     "judges/{name}/past-replies": ["since=30d&limit=1000"],
     "experiments/{name}/results": ["since=7d"],
 }
-"""What else they are asked."""
-MOVING = ("/admin/", "/admin/live", "/admin/spend", "/admin/openapi.json")
-"""They tell the time."""
-ENOUGH = 12
-"""Of each list."""
+"""Additional queries by route."""
+CHANGING_PATHS = ("/admin/", "/admin/live", "/admin/spend", "/admin/openapi.json")
+"""Their responses change with time."""
+MAX_OBJECTS = 12
+"""The largest number of objects per list."""
 
 
 @pytest.fixture(scope="module")
@@ -81,16 +81,16 @@ def studio(month, running, configure, tmp_path, settings) -> Iterator[httpx2.Cli
 
 
 def names(studio: httpx2.Client) -> dict[str, list[str]]:
-    """Return the names there are, by the lists they are in."""
+    """Return the ids of existing objects, by list."""
     found: dict[str, list[str]] = {}
-    for place, field in PLACES.items():
+    for place, field in ID_FIELDS.items():
         data = studio.get(f"/admin/{place}").json()["data"]
         if field == "runs":
             found[place] = [run["id"] for batch in data for run in batch["runs"]]
         else:
             found[place] = [each[field] for each in data]
         assert found[place], place
-        found[place] = found[place][:ENOUGH]
+        found[place] = found[place][:MAX_OBJECTS]
     for place in ("mcp", "providers"):
         found[place] = list(studio.get(f"/admin/{place}").json())
     found["users"] = [
@@ -100,66 +100,66 @@ def names(studio: httpx2.Client) -> dict[str, list[str]]:
 
 
 def addresses(studio: httpx2.Client) -> Iterator[str]:
-    """Yield every address that is described as to be read, with what there is."""
-    known = names(studio)
-    for path, method, _ in iterate_operations(described.whole()):
+    """Yield the address of every GET operation, for existing objects."""
+    ids = names(studio)
+    for path, method, _ in iterate_operations(document_validation.load_document()):
         if method != "get":
             continue
         place, brace, rest = path.partition("/{")
         place = place.removeprefix("/admin/")
         _, _, rest = rest.partition("}")
-        for name in known[place] if brace else [""]:
+        for name in ids[place] if brace else [""]:
             address = f"/admin/{place}/{name}{rest}" if brace else path
             if "{id}" in address:
                 facts = studio.get(f"/admin/users/{name}/facts?status=all").json()
-                ids = [fact["id"] for fact in facts["data"][:ENOUGH]]
+                ids = [fact["id"] for fact in facts["data"][:MAX_OBJECTS]]
                 yield from (address.replace("{id}", each) for each in ids)
                 continue
             yield address
-            for query in EACH.get(path.removeprefix("/admin/"), ()):
+            for query in QUERIES.get(path.removeprefix("/admin/"), ()):
                 yield f"{address}?{query}"
 
 
 def test_yaml_equals_json(studio) -> None:
-    wrong, tried = [], set()
+    problems, tried = [], set()
     for address in addresses(studio):
         path = address.partition("?")[0]
         steps = path.split("/")
         place = (*steps[2:3], len(steps), steps[-1] if len(steps) > 4 else "")
-        if path in MOVING or place in tried or _is_as_written(steps):
+        if path in CHANGING_PATHS or place in tried or _is_entry(steps):
             continue
         tried.add(place)
-        answer = studio.get(address, headers={"Accept": "application/yaml"})
-        if answer.status_code == 406:
+        response = studio.get(address, headers={"Accept": "application/yaml"})
+        if response.status_code == 406:
             assert path.endswith("/export")
             continue
-        said = studio.get(address).json()
-        read = YAML(typ="safe").load(answer.text)
-        # Of a section that is not there, YAML has nothing to say.
-        if formats.to_plain_data(read) != said and (read or said):
-            wrong.append(address)
-    assert wrong == []
+        message = studio.get(address).json()
+        read = YAML(typ="safe").load(response.text)
+        # The YAML of an unset section is empty.
+        if formats.to_plain_data(read) != message and (read or message):
+            problems.append(address)
+    assert problems == []
     assert len(tried) > 40
 
 
 def test_yaml_escapes_control_characters() -> None:
-    said = {"text": "one\n\x1b[31mtwo\ttabbed", "plain": "one\ntwo\tthree"}
-    text = formats.dump_yaml(said)
-    assert YAML(typ="safe").load(text) == said
+    message = {"text": "one\n\x1b[31mtwo\ttabbed", "plain": "one\ntwo\tthree"}
+    text = formats.dump_yaml(message)
+    assert YAML(typ="safe").load(text) == message
     assert "plain: |" in text
 
 
-def _is_as_written(steps: list[str]) -> bool:
-    """Return whether it is an entry, which as YAML is told as it is written."""
+def _is_entry(steps: list[str]) -> bool:
+    """Return whether a path is that of an entry, whose YAML is the written text."""
     return len(steps) == 4 and steps[2] in KINDS and steps[3] != "runs"
 
 
 def test_responses_match_the_openapi_document(studio) -> None:
-    wrong, asked = [], 0
+    problems, requests = [], 0
     for address in addresses(studio):
-        answer = studio.get(address)
-        assert answer.status_code == 200, (address, answer.text)
-        wrong += described.wrong("GET", address, answer)
-        asked += 1
-    assert "\n".join(dict.fromkeys(wrong)) == ""
-    assert asked > 150
+        response = studio.get(address)
+        assert response.status_code == 200, (address, response.text)
+        problems += document_validation.find_problems("GET", address, response)
+        requests += 1
+    assert "\n".join(dict.fromkeys(problems)) == ""
+    assert requests > 150

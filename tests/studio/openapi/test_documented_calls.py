@@ -1,4 +1,4 @@
-"""Every call that the studio's documents show does what they say."""
+"""Every call in the documentation of the studio works."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ from mcp_bridge.models import McpToken
 from processes.supervision import state_directory
 from tests.conftest import CONFIG
 from tests.docs.pages import BASE, blocks
-from tests.studio.deeds import AT, Cast
+from tests.studio.site_wide.write_operations import AT, WriteTargets
 
 pytestmark = [
     pytest.mark.database,
@@ -63,25 +63,25 @@ def documented() -> list:
 
 
 @pytest.fixture
-def cast(script, configure, tmp_path, settings) -> Iterator[Cast]:
+def targets(script, configure, tmp_path, settings) -> Iterator[WriteTargets]:
     settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
     files = state_directory.current_state()
     files.prepare()
     configure(TEXT)
-    with Cast(script, files) as cast:
-        yield cast
+    with WriteTargets(script, files) as targets:
+        yield targets
     script.delete("/admin/users/alice")
 
 
-def names(cast: Cast) -> dict[str, str]:
+def names(targets: WriteTargets) -> dict[str, str]:
     """Return what stands in the documents for what there is."""
     chat = {"model": "assistant", "safety_identifier": "alice"}
-    said = {**chat, "messages": [{"role": "user", "content": "Hello!"}]}
-    assert cast.http.post("/v1/chat/completions", json=said).status_code == 200
+    message = {**chat, "messages": [{"role": "user", "content": "Hello!"}]}
+    assert targets.http.post("/v1/chat/completions", json=message).status_code == 200
     new = {"content": f"Lives in Lisbon since {uuid.uuid4()}."}
-    fact = cast.http.post("/admin/users/alice/facts", json=new).json()["id"]
+    fact = targets.http.post("/admin/users/alice/facts", json=new).json()["id"]
     ends = time.monotonic() + 60
-    while not (turns := cast.http.get("/admin/users/alice/turns").json()["data"]):
+    while not (turns := targets.http.get("/admin/users/alice/turns").json()["data"]):
         assert time.monotonic() < ends, "the turn is not recorded"
     McpToken.objects.filter(server="github").delete()
     McpToken.objects.create(
@@ -98,21 +98,21 @@ def names(cast: Cast) -> dict[str, str]:
         "experiments/assistant": "experiments/greeting-styles",
         "mem_…": fact,
         "chatcmpl-0190…": turns[0]["completion_id"],
-        "4f3c91d2": cast.token[:8],
-        "$RUN": cast.run,
+        "4f3c91d2": targets.token[:8],
+        "$RUN": targets.run,
         "$USER_ID": str(derive_user_id("alice")),
-        "$ID/cancel": f"{cast.waiting}/cancel",
-        "$ID/retry": f"{cast.failed}/retry",
+        "$ID/cancel": f"{targets.waiting}/cancel",
+        "$ID/retry": f"{targets.failed}/retry",
     }
 
 
 @pytest.mark.parametrize("body", documented())
-def test_documented_call_works(cast, tmp_path, monkeypatch, body) -> None:
+def test_documented_call_works(targets, tmp_path, monkeypatch, body) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "of-the-server")
-    known = {HERE: str(cast.http.base_url).rstrip("/"), **names(cast)}
+    known = {HERE: str(targets.http.base_url).rstrip("/"), **names(targets)}
     shell = CURL + "\n".join(CALL.findall(body))
-    for shown, meant in known.items():
-        shell = shell.replace(shown, meant)
+    for current, meant in known.items():
+        shell = shell.replace(current, meant)
     done = subprocess.run(
         ["bash", "-e", "-c", shell],
         cwd=tmp_path,

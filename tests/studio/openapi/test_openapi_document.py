@@ -1,4 +1,4 @@
-"""The description of the studio: valid, whole, true, and good to make clients of."""
+"""The OpenAPI document: valid, complete, and suitable for client generators."""
 
 import importlib
 import os
@@ -70,10 +70,10 @@ def described(shapes: dict[str, list]) -> dict:
 
 
 def test_openapi_document_is_valid_and_served(script) -> None:
-    told = script.get("/admin/openapi.json")
-    assert told.headers["Content-Type"].startswith("application/vnd.oai.openapi+json")
-    assert told.json()["openapi"].startswith("3.1")
-    validate(told.json())
+    data = script.get("/admin/openapi.json")
+    assert data.headers["Content-Type"].startswith("application/vnd.oai.openapi+json")
+    assert data.json()["openapi"].startswith("3.1")
+    validate(data.json())
 
 
 def test_openapi_document_is_available_as_json_and_yaml(script) -> None:
@@ -117,11 +117,26 @@ def test_operation_ids_name_their_action(described: dict) -> None:
         operation["operationId"] for *_, operation in iterate_operations(described)
     }
     assert {
-        *("agents_list", "agents_create", "agents_retrieve", "agents_reset"),
-        *("tasks_cancel", "tasks_retry", "tokens_revoke", "triggers_run"),
-        *("smoke_run", "smoke_runs_list", "smoke_runs_cancel", "judges_score_past"),
-        *("settings_limits_show", "settings_limits_write", "telemetry_write"),
-        *("mcp_create", "mcp_update", "mcp_check", "config_check", "users_facts_list"),
+        "agents_list",
+        "agents_create",
+        "agents_retrieve",
+        "agents_reset",
+        "tasks_cancel",
+        "tasks_retry",
+        "tokens_revoke",
+        "triggers_run",
+        "smoke_run",
+        "smoke_runs_list",
+        "smoke_runs_cancel",
+        "judges_score_past",
+        "settings_limits_show",
+        "settings_limits_write",
+        "telemetry_write",
+        "mcp_create",
+        "mcp_update",
+        "mcp_check",
+        "config_check",
+        "users_facts_list",
     } <= names
     assert [name for name in names if "_one" in name.replace("_check_one", "")] == []
 
@@ -133,11 +148,11 @@ def test_response_bodies_have_schemas(described: dict) -> None:
         for where in _free(shape, name)
     }
     for path, method, operation in iterate_operations(described):
-        for told in (
+        for data in (
             operation.get("requestBody", {}),
             *operation["responses"].values(),
         ):
-            for body in told.get("content", {}).values():
+            for body in data.get("content", {}).values():
                 free |= {*_free(body["schema"], f"{method} {path}")}
     assert free == FREE
 
@@ -163,12 +178,12 @@ def _free(shape: dict, where: str) -> Iterator[str]:
 
 def test_every_error_response_is_described(described: dict) -> None:
     for path, method, operation in iterate_operations(described):
-        place, told = f"{method} {path}", operation["responses"].keys()
-        assert {"401", "403", "406", "503"} <= told, place
-        assert "{" not in path or "404" in told, place
-        assert "requestBody" not in operation or {"400", "415"} <= told, place
-        assert not operation.get("parameters") or "400" in told, place
-        for status in (code for code in told if code >= "400"):
+        place, data = f"{method} {path}", operation["responses"].keys()
+        assert {"401", "403", "406", "503"} <= data, place
+        assert "{" not in path or "404" in data, place
+        assert "requestBody" not in operation or {"400", "415"} <= data, place
+        assert not operation.get("parameters") or "400" in data, place
+        for status in (code for code in data if code >= "400"):
             content = operation["responses"][status]["content"]["application/json"]
             assert content["schema"]["$ref"].endswith("/ErrorResponse"), place
 
@@ -206,8 +221,8 @@ def test_conflict_responses_are_described(described: dict) -> None:
 def test_schema_names_are_unique(described: dict, shapes: dict) -> None:
     assert shapes
     for name, ones in shapes.items():
-        told = [one for one in ones if one is not None]
-        assert all(one == told[0] for one in told), name
+        data = [one for one in ones if one is not None]
+        assert all(one == data[0] for one in data), name
 
 
 def test_responses_match_their_schemas(described: dict, script, client, user) -> None:
@@ -215,27 +230,27 @@ def test_responses_match_their_schemas(described: dict, script, client, user) ->
     client.chat.completions.create(
         model="assistant", messages=chat, safety_identifier=user
     )
-    told = {
+    data = {
         path: script.get(path)
         for path, method, _ in iterate_operations(described)
         if method == "get" and "{" not in path and path != NOT_YET
     }
-    wrong = [
+    problems = [
         f"{path}: {problem.json_path}: {problem.message[:200]}"
-        for path, answer in told.items()
-        for problem in _problems(described, described["paths"][path]["get"], answer)
+        for path, response in data.items()
+        for problem in _problems(described, described["paths"][path]["get"], response)
     ]
-    assert wrong == []
-    assert len(told) >= 20
+    assert problems == []
+    assert len(data) >= 20
 
 
-def _problems(described: dict, operation: dict, answer) -> Iterator:
-    assert answer.status_code == 200, answer.url
+def _problems(described: dict, operation: dict, response) -> Iterator:
+    assert response.status_code == 200, response.url
     content = operation["responses"]["200"]["content"]
-    if "json" in answer.headers["Content-Type"]:
+    if "json" in response.headers["Content-Type"]:
         schema = content["application/json"]["schema"]
         whole = {**schema, "components": described["components"]}
-        yield from jsonschema.Draft202012Validator(whole).iter_errors(answer.json())
+        yield from jsonschema.Draft202012Validator(whole).iter_errors(response.json())
 
 
 def test_generated_client_works(
@@ -245,8 +260,16 @@ def test_generated_client_works(
     (tmp_path / "config.yml").write_text("post_hooks: []\n")
     done = subprocess.run(
         [
-            *(GENERATOR, "generate", "--path", "openapi.json", "--meta", "none"),
-            *("--config", "config.yml", "--output-path", "coulisse_studio"),
+            GENERATOR,
+            "generate",
+            "--path",
+            "openapi.json",
+            "--meta",
+            "none",
+            "--config",
+            "config.yml",
+            "--output-path",
+            "coulisse_studio",
         ],
         cwd=tmp_path,
         env={**os.environ, "COLUMNS": "200"},
@@ -255,9 +278,11 @@ def test_generated_client_works(
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout + done.stderr
+    message = done.stdout + done.stderr
     # It speaks no YAML, and needs none.
-    assert said.count("WARNING") == said.count("Unsupported content type application/y")
+    assert message.count("WARNING") == message.count(
+        "Unsupported content type application/y"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     studio = importlib.import_module("coulisse_studio")
     build = "coulisse_studio.api.build"
@@ -285,9 +310,9 @@ def test_generated_client_works(
         assert isinstance(late.parsed, models.ErrorResponse)
 
         body.provider = "nobody"
-        wrong = agents_update.sync_detailed(client=http, name="assistant", body=body)
-        assert wrong.status_code == 422
-        assert "nobody" in wrong.parsed.error.problems[0].message
+        problems = agents_update.sync_detailed(client=http, name="assistant", body=body)
+        assert problems.status_code == 422
+        assert "nobody" in problems.parsed.error.problems[0].message
 
         missing = agents_retrieve.sync_detailed(client=http, name="no-one")
         assert missing.status_code == 404
@@ -295,6 +320,6 @@ def test_generated_client_works(
 
         reset = importlib.import_module(f"{build}.agents_reset")
         assert reset.sync(client=http, name="assistant").label == "yaml"
-        gone = agents_destroy.sync(client=http, name="assistant")
-        assert gone.label == "tombstoned"
+        deleted = agents_destroy.sync(client=http, name="assistant")
+        assert deleted.label == "tombstoned"
         reset.sync(client=http, name="assistant")

@@ -1,20 +1,19 @@
-"""Answers of the studio are what its description says they are."""
+"""Responses match the schemas of their views."""
 
 import pytest
 
-from access.tokens import api_tokens as minting
+from access.tokens import api_tokens as access_tokens
 from access.users import identity
 from memory.api.schemas import SavedMemory
 from studio.live import views
 from studio.monitoring import home, spend, turn_views
 from studio.operations import api_tokens, background_tasks, trigger_views
-from studio.user_pages import fact_detail, fact_list
-from studio.user_pages import schemas as shapes
+from studio.user_pages import fact_detail, fact_list, schemas
 from tests.access.actors import ADA
 from tests.gateway.memory_client import CONFIG_WITH_MEMORY, ok
 from tests.memory.facts.saving import save
 from tests.memory.user_data import sample_user
-from tests.studio.fitting import assert_fits
+from tests.studio.openapi.schema_assertions import assert_fits
 from tests.telemetry.sample_turns import nested_calls, store_turn
 
 pytestmark = pytest.mark.database
@@ -33,30 +32,30 @@ def alice(configure, running, user):
 
 
 @pytest.mark.parametrize(
-    ("path", "shape"),
+    ("path", "schema"),
     [
-        ("", shapes.UserSummary),
-        ("/erase", shapes.ErasurePreview),
+        ("", schemas.UserSummary),
+        ("/erase", schemas.ErasurePreview),
         ("/facts?status=all", fact_list.FactList),
-        ("/messages?thread=", shapes.ThreadMessageList),
-        ("/scores", shapes.ScoreList),
-        ("/threads", shapes.UserThreadList),
+        ("/messages?thread=", schemas.ThreadMessageList),
+        ("/scores", schemas.ScoreList),
+        ("/threads", schemas.UserThreadList),
         ("/turns", turn_views.StudioTurnList),
     ],
 )
-def test_user_responses_match_their_schemas(script, alice, path, shape):
-    told = ok(script.get(f"/admin/users/{alice}{path}"))
-    assert_fits(shape, told)
-    assert told.get("data", True)
+def test_user_responses_match_their_schemas(script, alice, path, schema):
+    data = ok(script.get(f"/admin/users/{alice}{path}"))
+    assert_fits(schema, data)
+    assert data.get("data", True)
 
 
 def test_list_responses_match_their_schemas(script, alice):
-    assert_fits(shapes.UserList, ok(script.get("/admin/users")))
+    assert_fits(schemas.UserList, ok(script.get("/admin/users")))
     assert_fits(turn_views.StudioTurnList, ok(script.get("/admin/turns")))
 
 
 @pytest.mark.parametrize(
-    ("path", "shape"),
+    ("path", "schema"),
     [
         ("", home.HomeDay),
         ("live", views.LiveState),
@@ -66,11 +65,11 @@ def test_list_responses_match_their_schemas(script, alice):
         ("triggers", trigger_views.TriggerList),
     ],
 )
-def test_server_responses_match_their_schemas(script, alice, path, shape):
-    minting.create_token(
+def test_server_responses_match_their_schemas(script, alice, path, schema):
+    access_tokens.create_token(
         f"{alice}", f"{alice}", by=ADA, budget="total", limit_micro_usd=5
     )
-    assert_fits(shape, ok(script.get(f"/admin/{path}")))
+    assert_fits(schema, ok(script.get(f"/admin/{path}")))
 
 
 def test_turn_and_fact_responses_match_their_schemas(script, alice):
@@ -84,4 +83,4 @@ def test_turn_and_fact_responses_match_their_schemas(script, alice):
     )
     found = ok(script.get(path, params={"q": "figs and plums", "in": "all"}))
     fact_list.FactsOrFound.model_validate(found)
-    assert_fits(shapes.ErasedUser, ok(script.delete(f"/admin/users/{alice}")))
+    assert_fits(schemas.ErasedUser, ok(script.delete(f"/admin/users/{alice}")))

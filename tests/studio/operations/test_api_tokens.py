@@ -1,4 +1,4 @@
-"""Tokens in the studio: what a form may say of one, which are listed, their meters."""
+"""Tokens in the studio: the form, the list and the usage bars."""
 
 import uuid
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.database
 TOKENS = "/admin/tokens"
 
 
-def mint(user, label, **terms):
+def create(user, label, **terms):
     return api_tokens.create_token(label, user, by=ADA, **terms)[0]
 
 
@@ -34,31 +34,31 @@ def use(row, length, micro_usd):
 
 
 def mine(script, user, **query):
-    told = ok(script.get(TOKENS, params=query))["data"]
-    return {token["label"]: token for token in told if token["principal"] == user}
+    data = ok(script.get(TOKENS, params=query))["data"]
+    return {token["label"]: token for token in data if token["principal"] == user}
 
 
 def test_revoked_tokens_are_listed_on_request(script, user):
-    mint(user, "kept")
-    api_tokens.revoke(str(mint(user, "gone").id), by=ADA)
-    assert list(mine(script, user)) == ["kept"]
-    assert list(mine(script, user, all="no")) == ["kept"]
+    create(user, "active")
+    api_tokens.revoke(str(create(user, "gone").id), by=ADA)
+    assert list(mine(script, user)) == ["active"]
+    assert list(mine(script, user, all="no")) == ["active"]
     for every in ("1", "true", "on"):
-        told = mine(script, user, all=every)
-        assert {label: token["state"] for label, token in told.items()} == {
+        data = mine(script, user, all=every)
+        assert {label: token["state"] for label, token in data.items()} == {
             "gone": "revoked",
-            "kept": "active",
+            "active": "active",
         }
 
 
 def test_usage_is_shown_as_share_of_the_budget(script, user):
     for budget, label in (("monthly", "month"), ("total", "all")):
-        row = mint(user, label, budget=budget, limit_micro_usd=1_000)
+        row = create(user, label, budget=budget, limit_micro_usd=1_000)
         use(row, time_windows.EVER, 750)
         use(row, time_windows.CALENDAR_MONTH, 250)
-    use(mint(user, "over", budget="total", limit_micro_usd=10), time_windows.EVER, 11)
-    mint(user, "nothing", budget="total", limit_micro_usd=0)
-    mint(user, "free")
+    use(create(user, "over", budget="total", limit_micro_usd=10), time_windows.EVER, 11)
+    create(user, "nothing", budget="total", limit_micro_usd=0)
+    create(user, "free")
     shares = {label: token["share"] for label, token in mine(script, user).items()}
     assert shares == {
         "month": 0.25,
@@ -74,15 +74,15 @@ def test_form_accepts_agent_list_and_blank_date(browser, script, user):
     form = {"label": label, "principal": user, "agents": " assistant, ,claude, "}
     page = browser.submit(TOKENS, {**form, "expires": " 2199-12-31 "})
     assert page.status_code == 201
-    made = mine(script, user)[label]
-    assert made["agents"] == ["assistant", "claude"]
-    assert made["expires_at"].startswith("2199-12-31")
+    created = mine(script, user)[label]
+    assert created["agents"] == ["assistant", "claude"]
+    assert created["expires_at"].startswith("2199-12-31")
     browser.submit(TOKENS, {**form, "label": "ever", "expires": " Never "})
     assert mine(script, user)["ever"]["expires_at"] is None
 
 
 @pytest.mark.parametrize(
-    ("wrong", "param"),
+    ("fields", "param"),
     [
         ({"label": " "}, "label"),
         ({"budget": "total"}, "limit_usd"),
@@ -94,8 +94,8 @@ def test_form_accepts_agent_list_and_blank_date(browser, script, user):
         ({"agents": "nobody"}, "agents"),
     ],
 )
-def test_refused_form_marks_the_field(browser, script, user, wrong, param):
-    form = {"label": "mine", "principal": user, **wrong}
+def test_refused_form_marks_the_field(browser, script, user, fields, param):
+    form = {"label": "mine", "principal": user, **fields}
     assert error(script.post(TOKENS, json=form), 400)["param"] == param
     page = browser.submit(TOKENS, form)
     assert page.status_code == 400

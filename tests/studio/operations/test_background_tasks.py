@@ -1,4 +1,4 @@
-"""Tasks in the studio: found, looked at, cancelled, done again."""
+"""Tasks in the studio: list, detail, cancellation and retries."""
 
 import uuid
 from collections.abc import Iterator
@@ -20,25 +20,25 @@ AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 @pytest.fixture
 def of(user):
-    """Return a function that makes tasks of this test's user."""
+    """Return a function that creates tasks of the test's user."""
 
-    def make(state="queued", **more):
-        is_over = state in ("done", "errored", "cancelled")
-        given = {
+    def create(state="queued", **more):
+        is_closed = state in ("done", "errored", "cancelled")
+        defaults = {
             "kind": "agent",
             "agent": "assistant",
             "prompt": "Write the report.",
             "origin": "api",
-            # Nobody takes it: it is due in a hundred years.
+            # Due in a hundred years, so no worker claims it.
             "due_at": AT + timedelta(days=36_500),
             "created_at": AT,
-            "finished_at": AT + timedelta(minutes=1) if is_over else None,
+            "finished_at": AT + timedelta(minutes=1) if is_closed else None,
         }
         return Task.objects.create(
-            user_id=derive_user_id(user), state=state, **{**given, **more}
+            user_id=derive_user_id(user), state=state, **{**defaults, **more}
         )
 
-    yield make
+    yield create
     Task.objects.filter(user_id=derive_user_id(user)).delete()
 
 
@@ -47,27 +47,27 @@ def test_tasks_are_filtered_by_state_agent_kind_and_user(script, of, user):
     failed = of("errored", agent="claude", error="no luck")
     judged = of("done", kind="judge", created_at=AT + timedelta(seconds=1))
 
-    def found(**query):
-        answer = script.get("/admin/tasks", params={"user": user, **query})
-        return [task["id"] for task in answer.json()["data"]]
+    def listed_ids(**query):
+        response = script.get("/admin/tasks", params={"user": user, **query})
+        return [task["id"] for task in response.json()["data"]]
 
-    assert found()[0] == str(judged.pk)
-    assert set(found()) == {str(task.pk) for task in (queued, failed, judged)}
-    assert found(state="queued") == [str(queued.pk)]
-    assert found(agent="claude") == [str(failed.pk)]
-    assert found(kind="judge") == [str(judged.pk)]
-    assert found(user=str(derive_user_id(user)), state="done") == [str(judged.pk)]
+    assert listed_ids()[0] == str(judged.pk)
+    assert set(listed_ids()) == {str(task.pk) for task in (queued, failed, judged)}
+    assert listed_ids(state="queued") == [str(queued.pk)]
+    assert listed_ids(agent="claude") == [str(failed.pk)]
+    assert listed_ids(kind="judge") == [str(judged.pk)]
+    assert listed_ids(user=str(derive_user_id(user)), state="done") == [str(judged.pk)]
 
 
 def test_task_pages_are_contiguous(script, of, user):
-    made = [of(created_at=AT + timedelta(seconds=n)) for n in range(5)]
+    created = [of(created_at=AT + timedelta(seconds=n)) for n in range(5)]
     after, seen = "", []
     for _ in range(3):
         params = {"user": user, "limit": 2, "after": after}
         page = script.get("/admin/tasks", params=params).json()
         seen += [task["id"] for task in page["data"]]
         after = page["last_id"]
-    assert seen == [str(task.pk) for task in reversed(made)]
+    assert seen == [str(task.pk) for task in reversed(created)]
     assert not page["has_more"]
 
 
@@ -92,9 +92,9 @@ def test_unfinished_task_page_reloads(browser, of):
 
 def test_task_page_shows_all_details(script, browser, of, user):
     task = of("errored", error="no <luck>", prompt="Say <b>hello</b>", attempts=2)
-    told = script.get(f"/admin/tasks/{task.pk}").json()
-    assert told["user_id"] == str(derive_user_id(user))
-    assert (told["error"], told["attempts"]) == ("no <luck>", 2)
+    data = script.get(f"/admin/tasks/{task.pk}").json()
+    assert data["user_id"] == str(derive_user_id(user))
+    assert (data["error"], data["attempts"]) == ("no <luck>", 2)
     page = browser.get(f"/admin/tasks/{task.pk}").text
     assert "Say &lt;b&gt;hello&lt;/b&gt;" in page
     assert "no &lt;luck&gt;" in page
@@ -104,15 +104,15 @@ def test_task_page_shows_all_details(script, browser, of, user):
 def test_unknown_task_is_404(script):
     for path in (uuid.uuid4(), "nonsense", f"{uuid.uuid4()}/cancel"):
         method = script.post if str(path).endswith("cancel") else script.get
-        answer = method(f"/admin/tasks/{path}")
-        assert answer.status_code == 404
-        assert answer.json()["error"]["code"] == "task_not_found"
+        response = method(f"/admin/tasks/{path}")
+        assert response.status_code == 404
+        assert response.json()["error"]["code"] == "task_not_found"
 
 
 def test_task_is_cancelled_and_audited(script, browser, of):
     task = of()
-    answer = script.post(f"/admin/tasks/{task.pk}/cancel")
-    assert answer.json()["state"] == "cancelled"
+    response = script.post(f"/admin/tasks/{task.pk}/cancel")
+    assert response.json()["state"] == "cancelled"
     entry = AuditEntry.objects.get(action="task.cancel", target=str(task.pk))
     assert entry.actor == "studio: local"
     other = of()
@@ -123,27 +123,27 @@ def test_task_is_cancelled_and_audited(script, browser, of):
 
 
 def test_unknown_task_is_not_audited(script):
-    wanted = uuid.uuid4()
-    script.post(f"/admin/tasks/{wanted}/cancel")
-    script.post(f"/admin/tasks/{wanted}/retry")
-    assert not AuditEntry.objects.filter(target=str(wanted)).exists()
+    task_id = uuid.uuid4()
+    script.post(f"/admin/tasks/{task_id}/cancel")
+    script.post(f"/admin/tasks/{task_id}/retry")
+    assert not AuditEntry.objects.filter(target=str(task_id)).exists()
 
 
 def test_failed_task_is_requeued(script, of):
     task = of("errored", error="no luck", failures=3)
-    answer = script.post(f"/admin/tasks/{task.pk}/retry")
-    assert answer.status_code == 202
-    assert answer.json()["id"] == str(task.pk)
-    assert answer.json()["state"] == "queued"
+    response = script.post(f"/admin/tasks/{task.pk}/retry")
+    assert response.status_code == 202
+    assert response.json()["id"] == str(task.pk)
+    assert response.json()["state"] == "queued"
     assert AuditEntry.objects.filter(action="task.retry", target=str(task.pk)).exists()
 
 
 def test_finished_task_is_run_again_as_a_copy(script, of):
     task = of("done", result="The report.", payload={"metadata": {"thread_id": "t"}})
-    made = script.post(f"/admin/tasks/{task.pk}/retry").json()
-    assert made["id"] != str(task.pk)
-    assert (made["prompt"], made["state"]) == (task.prompt, "queued")
-    assert made["metadata"] == {"thread_id": "t"}
+    created = script.post(f"/admin/tasks/{task.pk}/retry").json()
+    assert created["id"] != str(task.pk)
+    assert (created["prompt"], created["state"]) == (task.prompt, "queued")
+    assert created["metadata"] == {"thread_id": "t"}
     task.refresh_from_db()
     assert (task.state, task.result) == ("done", "The report.")
 
@@ -153,9 +153,9 @@ def test_finished_task_is_run_again_as_a_copy(script, of):
     [("queued", "agent", "task_not_ended"), ("done", "judge", "task_done")],
 )
 def test_some_tasks_cannot_be_retried(script, of, state, kind, code):
-    answer = script.post(f"/admin/tasks/{of(state, kind=kind).pk}/retry")
-    assert answer.status_code == 409
-    assert answer.json()["error"]["code"] == code
+    response = script.post(f"/admin/tasks/{of(state, kind=kind).pk}/retry")
+    assert response.status_code == 409
+    assert response.json()["error"]["code"] == code
 
 
 def test_viewers_are_read_only(viewer, of):
@@ -201,15 +201,15 @@ def test_queue_snapshot_shows_open_and_failed_tasks(of):
     running = of("running", started_at=AT, priority=8)
     failed = of("errored", error="no luck")
     done = of("done", finished_at=AT + timedelta(minutes=2))
-    told = queue_snapshot.snapshot()
-    assert [task["id"] for task in told["open"]] == [str(running.pk), str(queued.pk)]
-    assert [task["id"] for task in told["ended"]] == [str(done.pk), str(failed.pk)]
-    mine = {task["id"]: task for task in [*told["open"], *told["ended"]]}
+    data = queue_snapshot.snapshot()
+    assert [task["id"] for task in data["open"]] == [str(running.pk), str(queued.pk)]
+    assert [task["id"] for task in data["ended"]] == [str(done.pk), str(failed.pk)]
+    mine = {task["id"]: task for task in [*data["open"], *data["ended"]]}
     assert mine[str(queued.pk)]["prompt"] == "Two lines"
     assert mine[str(running.pk)]["since"] == "2026-11-21T12:00:00Z"
     assert mine[str(failed.pk)]["error"] == "no luck"
-    assert told["counts"] == {"queued": 1, "running": 1}
-    assert not told["more"]
+    assert data["counts"] == {"queued": 1, "running": 1}
+    assert not data["more"]
 
 
 @pytest.mark.usefixtures("alone")
@@ -219,8 +219,8 @@ def test_long_queue_snapshot_is_truncated(of, monkeypatch):
     for _ in range(4):
         of()
     with CaptureQueriesContext(connection) as seen:
-        told = queue_snapshot.snapshot()
+        data = queue_snapshot.snapshot()
     assert len(seen) == 3
-    assert sum(told["counts"].values()) == 3
-    assert told["more"]
-    assert len(told["open"]) == 2
+    assert sum(data["counts"].values()) == 3
+    assert data["more"]
+    assert len(data["open"]) == 2

@@ -1,4 +1,4 @@
-"""The playground: a turn as any user, and what happened in it."""
+"""The playground: turns as any user, and their traces."""
 
 import json
 from contextlib import ExitStack
@@ -12,7 +12,7 @@ from tests.conftest import serve
 
 pytestmark = pytest.mark.database
 
-SAID = {"agent": "assistant", "user": "test-user", "message": "Hello?"}
+MESSAGE = {"agent": "assistant", "user": "test-user", "message": "Hello?"}
 PATH = "/admin/playground/turns"
 
 
@@ -23,9 +23,9 @@ def frames(text: str) -> list:
 
 
 def test_playground_offers_agents_and_a_default_user(script):
-    told = script.get("/admin/playground").json()
-    assert told["agents"][0] == "assistant"
-    assert told["user"] == "playground-local"
+    data = script.get("/admin/playground").json()
+    assert data["agents"][0] == "assistant"
+    assert data["user"] == "playground-local"
     page = script.get(
         "/admin/playground?agent=claude&user=ada", headers={"Accept": "text/html"}
     )
@@ -35,28 +35,28 @@ def test_playground_offers_agents_and_a_default_user(script):
 
 def test_turn_is_streamed_as_the_user_and_recorded(script, fake):
     fake.reply("Hello, ", "Ada.")
-    answer = script.post(PATH, json=SAID)
-    assert answer.headers["Content-Type"] == "text/event-stream"
-    told = frames(answer.text)
-    words = [c["choices"][0]["delta"].get("content") for c in told if c["choices"]]
+    response = script.post(PATH, json=MESSAGE)
+    assert response.headers["Content-Type"] == "text/event-stream"
+    data = frames(response.text)
+    words = [c["choices"][0]["delta"].get("content") for c in data if c["choices"]]
     assert "".join(filter(None, words)) == "Hello, Ada."
-    assert told[-1]["usage"]["completion_tokens"] > 0
-    turn = turn_store.load_record(turn_ids.parse_turn_id(told[0]["id"]))
+    assert data[-1]["usage"]["completion_tokens"] > 0
+    turn = turn_store.load_record(turn_ids.parse_turn_id(data[0]["id"]))
     assert turn.user_message == "Hello?"
     assert turn.outcome == "ok"
 
 
 def test_provider_error_is_an_error_frame(script, fake):
     fake.fail(500)
-    answer = script.post(PATH, json=SAID)
-    (told,) = frames(answer.text)
-    assert told["error"]["type"] == "upstream_error"
-    turn = script.get(f"/admin/turns/{answer.headers['X-Coulisse-Turn']}").json()
+    response = script.post(PATH, json=MESSAGE)
+    (data,) = frames(response.text)
+    assert data["error"]["type"] == "upstream_error"
+    turn = script.get(f"/admin/turns/{response.headers['X-Coulisse-Turn']}").json()
     assert turn["outcome"] == "error"
 
 
 @pytest.mark.parametrize(
-    ("change", "status", "said"),
+    ("change", "status", "message"),
     [
         ({"agent": "nobody"}, 404, "nobody"),
         ({"user": ""}, 400, "user"),
@@ -65,27 +65,29 @@ def test_provider_error_is_an_error_frame(script, fake):
         ({"temperature": 1}, 400, "temperature"),
     ],
 )
-def test_invalid_request_is_refused_before_the_turn(script, fake, change, status, said):
-    answer = script.post(PATH, json={**SAID, **change})
-    assert answer.status_code == status
-    assert said in answer.json()["error"]["message"]
+def test_invalid_request_is_refused_before_the_turn(
+    script, fake, change, status, message
+):
+    response = script.post(PATH, json={**MESSAGE, **change})
+    assert response.status_code == status
+    assert message in response.json()["error"]["message"]
     assert fake.is_idle
 
 
 def test_incognito_turn_is_not_stored(script, fake):
     fake.reply("Who?")
-    told = frames(script.post(PATH, json={**SAID, "incognito": True}).text)
-    assert turn_store.load_record(turn_ids.parse_turn_id(told[0]["id"])) is None
+    data = frames(script.post(PATH, json={**MESSAGE, "incognito": True}).text)
+    assert turn_store.load_record(turn_ids.parse_turn_id(data[0]["id"])) is None
 
 
 def test_viewer_cannot_chat(viewer, fake):
-    assert viewer.post(PATH, json=SAID).status_code == 403
+    assert viewer.post(PATH, json=MESSAGE).status_code == 403
     assert fake.is_idle
 
 
 def test_client_disconnect_stops_the_turn(script, fake):
     fake.hang("mid_stream", "One ", "two")
-    with script.stream("POST", PATH, json=SAID) as streamed:
+    with script.stream("POST", PATH, json=MESSAGE) as streamed:
         assert next(streamed.iter_bytes())
     fake.wait(lambda: fake.requests[-1].aborted)
 
@@ -96,7 +98,7 @@ def test_server_shutdown_is_reported_in_the_stream(server, fake):
     with ExitStack() as stack:
         with serve("coulisse_site.asgi:application", grace_seconds=0) as url:
             http = stack.enter_context(httpx2.Client(verify=False, timeout=60))
-            asking = http.stream("POST", f"{url}{PATH}", json=SAID)
+            asking = http.stream("POST", f"{url}{PATH}", json=MESSAGE)
             coming = stack.enter_context(asking).iter_bytes()
             while b"One" not in heard:
                 heard += next(coming)

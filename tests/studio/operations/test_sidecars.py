@@ -1,4 +1,4 @@
-"""Sidecars in the studio: what is known of them, and a wish to start one again."""
+"""Sidecars in the studio: their state, and requests to restart them."""
 
 import os
 import time
@@ -50,12 +50,12 @@ def known(files: StateDir):
 
 
 def test_sidecars_are_listed_in_yaml_order(known, script):
-    answer = script.get("/admin/sidecars")
-    bridge, other = answer.json()["data"]
+    response = script.get("/admin/sidecars")
+    bridge, other = response.json()["data"]
     assert (bridge["state"], bridge["pid"], bridge["restarts"]) == ("running", 4321, 1)
     assert bridge["lines"][0]["text"] == "<b>listening</b>"
     assert (other["name"], other["state"], other["lines"]) == ("a/b ü", "failed", [])
-    assert "not-to-be-told" not in answer.text
+    assert "not-to-be-told" not in response.text
 
 
 def test_page_escapes_sidecar_output(known, browser):
@@ -73,14 +73,14 @@ def test_state_of_a_killed_process_is_ignored(files, script):
     sidecar_records.write_record(files.sidecars, 999_999, [record])
     states = [each["state"] for each in script.get("/admin/sidecars").json()["data"]]
     assert states == ["unknown", "unknown"]
-    answer = script.post("/admin/sidecars/bridge/restart")
-    assert answer.status_code == 409
-    assert answer.json()["error"]["code"] == "sidecars_not_running"
+    response = script.post("/admin/sidecars/bridge/restart")
+    assert response.status_code == 409
+    assert response.json()["error"]["code"] == "sidecars_not_running"
 
 
 def test_restart_is_requested_and_audited(known, files, script, browser):
-    answer = script.post("/admin/sidecars/a%2Fb%20%C3%BC/restart")
-    assert answer.status_code == 202
+    response = script.post("/admin/sidecars/a%2Fb%20%C3%BC/restart")
+    assert response.status_code == 202
     assert restart_requests.take_requests(files) == ["a/b ü"]
     entry = AuditEntry.objects.filter(action="sidecar.restart").latest("at")
     assert (entry.target, entry.actor) == ("a/b ü", "studio: local")
@@ -91,8 +91,8 @@ def test_restart_is_requested_and_audited(known, files, script, browser):
 
 
 def test_unknown_sidecar_is_404(known, files, script):
-    answer = script.post("/admin/sidecars/none/restart")
-    assert answer.status_code == 404
+    response = script.post("/admin/sidecars/none/restart")
+    assert response.status_code == 404
     assert restart_requests.take_requests(files) == []
 
 

@@ -1,4 +1,4 @@
-"""The tables as they are: read by operators, changed by nobody."""
+"""The table browser: read-only, and for operators."""
 
 import re
 from datetime import UTC, datetime
@@ -54,8 +54,8 @@ def test_other_admin_pages_redirect_to_the_studio(browser):
         ("login/", "/admin/"),
         ("access/", "/admin/tables/"),
     ]:
-        answer = browser.get(f"/admin/tables/{path}")
-        assert answer.headers["Location"] == place, path
+        response = browser.get(f"/admin/tables/{path}")
+        assert response.headers["Location"] == place, path
     missing = browser.get("/admin/tables/password_change/")
     assert missing.status_code == 404
     assert "Table or page not found" in missing.text

@@ -1,4 +1,4 @@
-"""Tokens are switched on in the studio: both sections that it takes, at once."""
+"""Enabling tokens in the studio changes all required sections at once."""
 
 import pytest
 
@@ -85,9 +85,9 @@ def test_other_authentication_scheme_is_not_replaced(browser, script, yaml):
     page = browser.get("/admin/tokens").text
     assert "Tokens are not required yet" in page
     assert "tokens/enable" not in page
-    answer = script.post("/admin/tokens/enable")
-    assert answer.status_code == 422
-    assert "exactly one scheme" in answer.json()["error"]["message"]
+    response = script.post("/admin/tokens/enable")
+    assert response.status_code == 422
+    assert "exactly one scheme" in response.json()["error"]["message"]
     assert path.read_text() == before
 
 

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from access.models import AuditEntry
 from config import live
-from studio.operations import trigger_views as faces
+from studio.operations import trigger_views as trigger_views
 from tasks.models import Task
 from tests.triggers.trigger_yaml import boot, cron, hook, runs, unique, yaml
 from triggers.config import TRIGGERS
@@ -24,16 +24,16 @@ CONFIG_WITH_SECRET = "secret: a-secret-of-the-hook"
 @pytest.fixture
 def names(server, configure):
     """The names of a cron, a webhook and a boot trigger."""
-    made = [unique(name) for name in ("daily", "hook", "boot")]
+    created = [unique(name) for name in ("daily", "hook", "boot")]
     configure(
         yaml(
-            cron(made[0], "0 9 * * *"),
-            hook(made[1], f"/hooks/{made[1]}", CONFIG_WITH_SECRET),
-            boot(made[2]) + ", enabled: false",
+            cron(created[0], "0 9 * * *"),
+            hook(created[1], f"/hooks/{created[1]}", CONFIG_WITH_SECRET),
+            boot(created[2]) + ", enabled: false",
         )
     )
-    yield made
-    Task.objects.filter(origin__in=[f"trigger:{name}" for name in made]).delete()
+    yield created
+    Task.objects.filter(origin__in=[f"trigger:{name}" for name in created]).delete()
 
 
 def a_run(name, number, state="done", **more):
@@ -51,16 +51,16 @@ def a_run(name, number, state="done", **more):
 
 
 def test_triggers_are_listed_in_yaml_order_without_secrets(names, script):
-    answer = script.get("/admin/triggers")
-    told = answer.json()["data"]
-    assert [trigger["name"] for trigger in told] == names
-    assert told[0]["next_at"].endswith("T09:00:00+00:00")
-    assert (told[1]["has_secret"], told[2]["enabled"]) == (True, False)
-    assert "a-secret-of-the-hook" not in answer.text
+    response = script.get("/admin/triggers")
+    data = response.json()["data"]
+    assert [trigger["name"] for trigger in data] == names
+    assert data[0]["next_at"].endswith("T09:00:00+00:00")
+    assert (data[1]["has_secret"], data[2]["enabled"]) == (True, False)
+    assert "a-secret-of-the-hook" not in response.text
 
 
 def test_newest_runs_are_listed(names, script, monkeypatch):
-    monkeypatch.setattr(faces, "LIST_RUNS_SHOWN", 2)
+    monkeypatch.setattr(trigger_views, "LIST_RUNS_SHOWN", 2)
     TriggerState.objects.create(name=names[0], run_count=3, missed=1, last_run_at=AT)
     first, second, third = (
         a_run(names[0], number, "errored", error="no luck") for number in range(3)
@@ -78,7 +78,7 @@ def test_newest_runs_are_listed(names, script, monkeypatch):
 def test_query_count_is_independent_of_triggers(names):
     def count():
         with CaptureQueriesContext(connection) as seen:
-            faces.serialize_triggers(live.current().get(TRIGGERS), 10)
+            trigger_views.serialize_triggers(live.current().get(TRIGGERS), 10)
         return len(seen)
 
     a_run(names[0], 0)
@@ -91,24 +91,24 @@ def test_query_count_is_independent_of_triggers(names):
 
 def test_recent_runs_are_loaded_in_batches(names, monkeypatch):
     monkeypatch.setattr(recent_runs, "BATCH_SIZE", 2)
-    made = [a_run(name, 1) for name in names]
+    created = [a_run(name, 1) for name in names]
     newest = recent_runs.newest_runs(names, 5)
-    assert [newest[name][0]["id"] for name in names] == [str(run.pk) for run in made]
+    assert [newest[name][0]["id"] for name in names] == [str(run.pk) for run in created]
 
 
 def test_trigger_page_shows_prompt_and_next_times(names, script, browser):
-    told = script.get(f"/admin/triggers/{names[0]}").json()
-    assert told["prompt"] == "It is time."
-    assert len(told["next_times"]) == faces.NEXT_TIMES_SHOWN
+    data = script.get(f"/admin/triggers/{names[0]}").json()
+    assert data["prompt"] == "It is time."
+    assert len(data["next_times"]) == trigger_views.NEXT_TIMES_SHOWN
     for path in ("", *(f"/{name}" for name in names)):
         assert browser.get(f"/admin/triggers{path}").status_code == 200
     assert script.get("/admin/triggers/none").status_code == 404
 
 
 def test_manual_run_is_audited(names, script):
-    told = script.post(f"/admin/triggers/{names[0]}/run").json()
+    data = script.post(f"/admin/triggers/{names[0]}/run").json()
     (run,) = runs(names[0])
-    assert told["task_id"] == str(run.pk)
+    assert data["task_id"] == str(run.pk)
     entry = AuditEntry.objects.get(action="trigger.run", target=names[0])
     assert (entry.actor, entry.details) == ("studio: local", {"task": str(run.pk)})
 
@@ -133,9 +133,9 @@ def test_skipped_run_is_reported(script, configure):
     name = unique("slow")
     configure(yaml(cron(name, "0 9 * * *", "skip_if_running: true")))
     a_run(name, 1, "queued")
-    answer = script.post(f"/admin/triggers/{name}/run")
-    assert answer.status_code == 409
-    assert answer.json()["error"]["code"] == "trigger_running"
+    response = script.post(f"/admin/triggers/{name}/run")
+    assert response.status_code == 409
+    assert response.json()["error"]["code"] == "trigger_running"
     Task.objects.filter(origin=f"trigger:{name}").delete()
 
 

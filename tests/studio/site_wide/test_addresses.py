@@ -1,4 +1,4 @@
-"""What holds for every address of the studio, whatever it is about."""
+"""Rules for all addresses: roles, methods, formats and errors."""
 
 import re
 from collections.abc import Iterator
@@ -17,30 +17,30 @@ pytestmark = pytest.mark.database
 
 METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 NAMES = {"uuid": "00000000-0000-0000-0000-000000000000"}
-NOT_HTTP = "/admin/live/events"
-NOT_YET = "/admin/storage"
-OF_THE_PAST = ("/admin/judges/somewhat/scores", "/admin/smoke/somewhat/runs")
-"""Kept of what is in no configuration any more."""
-ANYBODY = "/admin/users/somewhat"
-"""Every name may be a user's."""
+WEBSOCKET_PATH = "/admin/live/events"
+UNSUPPORTED_SECTION = "/admin/storage"
+DELETED_OBJECT_PATHS = ("/admin/judges/somewhat/scores", "/admin/smoke/somewhat/runs")
+"""They also list rows of objects that are no longer configured."""
+ANY_USER_PATH = "/admin/users/somewhat"
+"""Any name may be that of a user."""
 
 
-def faces() -> Iterator[tuple[str, type[StudioView], set[str]]]:
-    """Yield every face with an address of it and its methods."""
+def list_views() -> Iterator[tuple[str, type[StudioView], set[str]]]:
+    """Yield each view with an address and its methods."""
     for pattern in urlpatterns:
         if isinstance(pattern, URLResolver):
             continue
-        face = getattr(pattern.callback, "cls", None)
-        if face is None or not issubclass(face, StudioView):
+        view = getattr(pattern.callback, "cls", None)
+        if view is None or not issubclass(view, StudioView):
             continue
-        offered = {name.upper() for name in face.http_method_names}
-        has = {method for method in METHODS if hasattr(face, method.lower())}
+        offered = {name.upper() for name in view.http_method_names}
+        has = {method for method in METHODS if hasattr(view, method.lower())}
         if has:
-            yield address(pattern), face, has & offered
+            yield address(pattern), view, has & offered
 
 
 def address(pattern: URLPattern) -> str:
-    """Return an address, with something in place of every name."""
+    """Return an address, with a placeholder for each parameter."""
     route = str(pattern.pattern)
     for name, converter in pattern.pattern.converters.items():
         kind = type(converter).__name__.removesuffix("Converter").lower()
@@ -49,80 +49,82 @@ def address(pattern: URLPattern) -> str:
     return f"/admin/{route}"
 
 
-FACES = list(faces())
+VIEWS = list(list_views())
 
 
-def writes() -> Iterator[tuple[str, str]]:
-    for path, _, methods in FACES:
+def write_operations() -> Iterator[tuple[str, str]]:
+    for path, _, methods in VIEWS:
         yield from ((method, path) for method in sorted(methods - {"GET"}))
 
 
-def with_bodies() -> set[tuple[str, str]]:
-    """Return what is sent a body, as it is described."""
+def operations_with_bodies() -> set[tuple[str, str]]:
+    """Return the operations that require a body, by the OpenAPI document."""
     generator = SchemaGenerator(urlconf=settings.COULISSE_STUDIO_URLCONF)
-    described = generator.get_schema(request=None, public=True)
+    document = generator.get_schema(request=None, public=True)
     return {
         (method.upper(), path)
-        for path, methods in described["paths"].items()
+        for path, methods in document["paths"].items()
         for method, operation in methods.items()
         if operation.get("requestBody", {}).get("required")
     }
 
 
 def test_routes_are_collected(server) -> None:
-    assert len(FACES) > 60
-    assert not any("<" in path for path, *_ in FACES)
+    assert len(VIEWS) > 60
+    assert not any("<" in path for path, *_ in VIEWS)
 
 
 def test_viewers_cannot_write(viewer) -> None:
-    answers = {
+    responses = {
         (method, path): viewer.request(method, path, json={}).status_code
-        for method, path in writes()
+        for method, path in write_operations()
     }
-    assert len(answers) > 50
-    assert {place: code for place, code in answers.items() if code != 403} == {}
+    assert len(responses) > 50
+    assert {place: code for place, code in responses.items() if code != 403} == {}
 
 
 def test_unauthenticated_requests_cannot_write(running, viewer) -> None:
     viewer.auth = None
-    answers = {
+    responses = {
         (method, path): viewer.request(method, path, json={}).status_code
-        for method, path in writes()
+        for method, path in write_operations()
     }
-    assert {place: code for place, code in answers.items() if code != 401} == {}
+    assert {place: code for place, code in responses.items() if code != 401} == {}
 
 
 def test_other_methods_are_405_with_allow(script) -> None:
-    wrong = {}
-    for path, _, methods in FACES:
+    problems = {}
+    for path, _, methods in VIEWS:
         for method in METHODS - methods:
-            answer = script.request(method, path)
-            allowed = set(answer.headers.get("Allow", "").split(", ")) & METHODS
-            if answer.status_code == 404 and ("somewhat" in path or path == NOT_YET):
-                continue  # Said first of what there is not, whatever the method.
-            if answer.status_code != 405 or allowed != methods:
-                wrong[method, path] = (answer.status_code, allowed)
-    assert wrong == {}
+            response = script.request(method, path)
+            allowed = set(response.headers.get("Allow", "").split(", ")) & METHODS
+            if response.status_code == 404 and (
+                "somewhat" in path or path == UNSUPPORTED_SECTION
+            ):
+                continue  # A missing object is reported first.
+            if response.status_code != 405 or allowed != methods:
+                problems[method, path] = (response.status_code, allowed)
+    assert problems == {}
 
 
 def test_links_encode_names() -> None:
-    # A browser takes the steps of `a/../b` otherwise.
-    wrong = {
+    # Otherwise a browser would resolve `a/../b`.
+    problems = {
         template.name
         for template in (settings.BASE_DIR / "templates").rglob("*.html")
         if re.search(r'\|urlencode(?!:"")', template.read_text())
     }
-    assert wrong == set()
+    assert problems == set()
     assert 'href="/admin/triggers/a%2F..%2Fb"' in live.task_origin("trigger:a/../b")
 
 
 def test_image_accept_header_is_406(script) -> None:
-    answers = {
+    responses = {
         path: script.get(path, headers={"Accept": "image/png"}).status_code
-        for path, _, methods in FACES
-        if "GET" in methods and path != NOT_HTTP
+        for path, _, methods in VIEWS
+        if "GET" in methods and path != WEBSOCKET_PATH
     }
-    assert {path: code for path, code in answers.items() if code != 406} == {}
+    assert {path: code for path, code in responses.items() if code != 406} == {}
 
 
 @pytest.mark.parametrize(
@@ -137,35 +139,39 @@ def test_image_accept_header_is_406(script) -> None:
 def test_unreadable_bodies_are_refused(
     script, kind: str, body: bytes, status: int
 ) -> None:
-    answers = {
+    responses = {
         (method, path): script.request(
             method,
             path.replace("{", "").replace("}", ""),
             content=body,
             headers={"Content-Type": kind},
         )
-        for method, path in with_bodies()
+        for method, path in operations_with_bodies()
     }
-    assert len(answers) >= 20
-    wrong = {
-        place: (answer.status_code, answer.text[:100])
-        for place, answer in answers.items()
-        if answer.status_code != status and answer.status_code != 404
+    assert len(responses) >= 20
+    problems = {
+        place: (response.status_code, response.text[:100])
+        for place, response in responses.items()
+        if response.status_code != status and response.status_code != 404
     }
-    assert wrong == {}
+    assert problems == {}
 
 
 def test_existing_resources_are_served_in_all_formats(script) -> None:
-    for path, face, methods in FACES:
-        if "GET" not in methods or "somewhat" in path or path in (NOT_HTTP, NOT_YET):
+    for path, view, methods in VIEWS:
+        if (
+            "GET" not in methods
+            or "somewhat" in path
+            or path in (WEBSOCKET_PATH, UNSUPPORTED_SECTION)
+        ):
             continue
-        told = script.get(path, headers={"Accept": "application/json"})
-        assert told.status_code == 200, path
-        assert told.headers["Content-Type"].startswith("application/json"), path
+        response = script.get(path, headers={"Accept": "application/json"})
+        assert response.status_code == 200, path
+        assert response.headers["Content-Type"].startswith("application/json"), path
         yaml = script.get(path, headers={"Accept": "application/yaml"})
         assert yaml.headers["Content-Type"].startswith("application/yaml"), path
         YAML(typ="safe").load(yaml.text)
-        if face.template:
+        if view.template:
             page = script.get(path, headers={"Accept": "text/html"})
             assert page.status_code == 200, path
             assert page.headers["Content-Type"].startswith("text/html"), path
@@ -174,13 +180,20 @@ def test_existing_resources_are_served_in_all_formats(script) -> None:
 
 def test_missing_resources_are_404_in_all_formats(script) -> None:
     script.headers["Accept"] = "*/*"
-    for path, _, methods in FACES:
-        if "GET" not in methods or "/somewhat" not in path or path in OF_THE_PAST:
+    for path, _, methods in VIEWS:
+        if (
+            "GET" not in methods
+            or "/somewhat" not in path
+            or path in DELETED_OBJECT_PATHS
+        ):
             continue
-        if path.startswith(ANYBODY):
+        if path.startswith(ANY_USER_PATH):
             continue
         for kind in ("application/json", "application/yaml", "text/html"):
-            answer = script.get(path, headers={"Accept": kind})
-            assert answer.status_code in (404, 406), (path, kind)
-            told = answer.headers["Content-Type"]
-            assert answer.status_code == 406 or told.startswith(kind), (path, kind)
+            response = script.get(path, headers={"Accept": kind})
+            assert response.status_code in (404, 406), (path, kind)
+            content_type = response.headers["Content-Type"]
+            assert response.status_code == 406 or content_type.startswith(kind), (
+                path,
+                kind,
+            )

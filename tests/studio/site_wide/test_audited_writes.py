@@ -1,6 +1,6 @@
-"""Every change made in the studio is in the audit: once, under who made it.
+"""Every change made in the studio is audited once, with its actor.
 
-What is refused, or changes nothing, leaves no word there; no word holds a secret.
+Refused and repeated requests are not audited, and no audit entry contains a secret.
 """
 
 from pathlib import Path
@@ -14,81 +14,88 @@ from access.models import AuditEntry
 from processes.supervision import state_directory
 from studio.base.views import StudioView
 from studio.urls import urlpatterns
-from tests.studio import described
-from tests.studio.deeds import KINDS, SECRETS, STAGE, Cast, Write, changes
-from tests.studio.test_every_address import NOT_YET, writes
+from tests.studio.openapi import document_validation
+from tests.studio.site_wide.test_addresses import UNSUPPORTED_SECTION, write_operations
+from tests.studio.site_wide.write_operations import (
+    CONFIG_TEXT,
+    KINDS,
+    SECRETS,
+    Write,
+    WriteTargets,
+    list_writes,
+)
 
 pytestmark = pytest.mark.database
 
-ASKED = {
+READ_ONLY_POSTS = {
     *(("POST", f"/admin/{kind}/check") for kind in KINDS),
     *(("POST", f"/admin/{kind}/somewhat/check") for kind in KINDS),
     ("POST", "/admin/config/check"),
     ("POST", "/admin/mcp/somewhat/tools"),
     ("POST", "/admin/playground/turns"),
 }
-"""Nothing changes there: turns are recorded as turns."""
-IN_NO_DESCRIPTION = {("PUT", "/admin/config/edit")}
-"""For browsers: programs write at `/admin/config`."""
-NO_FACES = {"openapi.json", "tables/"}
-"""What they show is read alone."""
+"""They change nothing; the playground records a turn."""
+UNDOCUMENTED = {("PUT", "/admin/config/edit")}
+"""For browsers; scripts use `/admin/config`."""
+OTHER_VIEWS = {"openapi.json", "tables/"}
+"""They are read-only."""
 DOCS = Path(django_settings.BASE_DIR) / "docs" / "audit.md"
 
 
 @pytest.fixture
-def stage(operator, configure, tmp_path, settings):
+def targets(operator, configure, tmp_path, settings):
     settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
     files = state_directory.current_state()
     files.prepare()
-    configure(STAGE)
-    with Cast(operator, files) as cast:
-        yield cast
+    configure(CONFIG_TEXT)
+    with WriteTargets(operator, files) as targets:
+        yield targets
 
 
-def words(since: int) -> list[AuditEntry]:
+def new_entries(since: int) -> list[AuditEntry]:
     return list(AuditEntry.objects.filter(pk__gt=since).order_by("pk"))
 
 
-def newest() -> int:
+def newest_id() -> int:
     return AuditEntry.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
 
 
-def ask(stage: Cast, write: Write, path: str, body: object):
-    answer = stage.http.request(write.method, path, json=body)
-    if (write.method, write.route) not in IN_NO_DESCRIPTION:
-        assert [*described.wrong(write.method, path, answer)] == []
-    return answer
+def send(targets: WriteTargets, write: Write, path: str, body: object):
+    response = targets.http.request(write.method, path, json=body)
+    if (write.method, write.route) not in UNDOCUMENTED:
+        assert [*document_validation.find_problems(write.method, path, response)] == []
+    return response
 
 
-def test_every_change_is_audited_once(stage) -> None:
-    wrong, done = [], set()
-    for write in changes(stage):
+def test_every_change_is_audited_once(targets) -> None:
+    problems, done = [], set()
+    for write in list_writes(targets):
         done.add((write.method, write.route))
-        before = newest()
-        answer = ask(stage, write, write.path, write.body)
-        assert answer.status_code < 300, (write, answer.text)
-        told = words(before)
+        before = newest_id()
+        response = send(targets, write, write.path, write.body)
+        assert response.status_code < 300, (write, response.text)
+        entries = new_entries(before)
         place = (write.method, write.path)
-        if [entry.action for entry in told] != [write.action]:
-            wrong.append((place, [entry.action for entry in told]))
+        if [entry.action for entry in entries] != [write.action]:
+            problems.append((place, [entry.action for entry in entries]))
             continue
-        (entry,) = told
-        said = orjson.dumps(formatting.as_json(entry)).decode()
-        wrong += [(place, said) for secret in SECRETS if secret in said]
+        (entry,) = entries
+        line = orjson.dumps(formatting.as_json(entry)).decode()
+        problems += [(place, line) for secret in SECRETS if secret in line]
         if entry.actor != "studio: olga" or "127.0.0.1" not in entry.origin:
-            wrong.append((place, entry.actor, entry.origin))
+            problems.append((place, entry.actor, entry.origin))
         if write.target not in entry.target:
-            wrong.append((place, entry.target))
-        path, body = write.then or (write.path, write.body)
-        before = newest()
-        answer = ask(stage, write, path, body)
-        if told := words(before):
-            idle = [(entry.action, entry.details) for entry in told]
-            wrong.append((place, answer.status_code, idle))
-    assert wrong == []
-    assert set(writes()) == {it for it in done if it[0] != "GET"} | ASKED | {
-        ("PUT", NOT_YET)
-    }
+            problems.append((place, entry.target))
+        path, body = write.unaudited or (write.path, write.body)
+        before = newest_id()
+        response = send(targets, write, path, body)
+        if entries := new_entries(before):
+            idle = [(entry.action, entry.details) for entry in entries]
+            problems.append((place, response.status_code, idle))
+    assert problems == []
+    audited = {operation for operation in done if operation[0] != "GET"}
+    unsupported = {("PUT", UNSUPPORTED_SECTION)}
+    assert set(write_operations()) == audited | READ_ONLY_POSTS | unsupported
 
 
 BODIES = {
@@ -103,56 +110,58 @@ BODIES = {
     "parts": ("multipart/form-data", b"nonsense"),
     "tag": ("application/yaml", b"name: !foo x\n"),
 }
-"""No address takes them; yet some may be told to browsers in a form again."""
+"""No address accepts them."""
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_invalid_bodies_are_refused(stage, kind) -> None:
-    wrong = []
-    before = newest()
+def test_invalid_bodies_are_refused(targets, kind) -> None:
+    problems = []
+    before = newest_id()
     content, body = BODIES[kind]
-    for write in changes(stage):
+    for write in list_writes(targets):
         if write.body is None or write.method == "DELETE":
             continue
         for accept in ("application/json", "text/html"):
             headers = {"Content-Type": content, "Accept": accept}
-            answer = stage.http.request(
+            response = targets.http.request(
                 write.method, write.path, content=body, headers=headers
             )
-            if not 400 <= answer.status_code < 500:
-                wrong.append((write.method, write.path, accept, answer.status_code))
-    assert wrong == []
-    assert words(before) == []
+            if not 400 <= response.status_code < 500:
+                problems.append(
+                    (write.method, write.path, accept, response.status_code)
+                )
+    assert problems == []
+    assert new_entries(before) == []
 
 
-def test_read_only_posts_change_nothing(stage) -> None:
+def test_read_only_posts_change_nothing(targets) -> None:
     draft = {"yaml": "name: extra\n"}
-    said = {"agent": "tuned", "user": "asks", "message": "Hello!", "incognito": True}
-    asked = {
+    message = {"agent": "tuned", "user": "asks", "message": "Hello!", "incognito": True}
+    requests = {
         **{f"/admin/{kind}/check": draft for kind in KINDS},
         **{f"/admin/{kind}/{KINDS[kind][1]}/check": draft for kind in KINDS},
         "/admin/config/check": draft,
         "/admin/mcp/notes/tools": None,
-        "/admin/playground/turns": said,
+        "/admin/playground/turns": message,
     }
-    assert len(asked) == len(ASKED)
-    before = newest()
-    for path, body in asked.items():
-        answer = stage.http.post(path, json=body)
-        assert answer.status_code == 200, (path, answer.text)
-    assert words(before) == []
+    assert len(requests) == len(READ_ONLY_POSTS)
+    before = newest_id()
+    for path, body in requests.items():
+        response = targets.http.post(path, json=body)
+        assert response.status_code == 200, (path, response.text)
+    assert new_entries(before) == []
 
 
 def test_every_route_is_covered() -> None:
-    known = {
+    studio_views = {
         str(it.pattern)
         for it in urlpatterns
         if issubclass(getattr(it.callback, "cls", object), StudioView)
     }
-    assert {str(it.pattern) for it in urlpatterns} - known == NO_FACES
+    assert {str(it.pattern) for it in urlpatterns} - studio_views == OTHER_VIEWS
 
 
-def test_audit_actions_are_documented(stage) -> None:
-    told = DOCS.read_text()
-    actions = {write.action for write in changes(stage)}
-    assert {it for it in actions if f"`{it}`" not in told} == set()
+def test_audit_actions_are_documented(targets) -> None:
+    text = DOCS.read_text()
+    actions = {write.action for write in list_writes(targets)}
+    assert {it for it in actions if f"`{it}`" not in text} == set()

@@ -1,4 +1,4 @@
-"""However long a table is, no list counts it, passes over rows or sorts them."""
+"""Lists of long tables run no count, offset or sort."""
 
 import re
 
@@ -9,7 +9,7 @@ from access.users import identity
 from studio.operations import table_browser
 from studio.server.asgi_handler import StudioHandler
 from tests.memory.user_data import sample_user
-from tests.studio.test_every_address import FACES
+from tests.studio.site_wide.test_addresses import VIEWS
 
 pytestmark = pytest.mark.database
 
@@ -20,9 +20,9 @@ READS_ALL = re.compile(
 
 @pytest.fixture
 def statements(monkeypatch):
-    """What the studio asks the database."""
+    """The SQL statements of the studio."""
     seen = []
-    answer = StudioHandler.get_response
+    get_response = StudioHandler.get_response
 
     def watch(self, request):
         def note(execute, sql, parameters, many, context):
@@ -30,7 +30,7 @@ def statements(monkeypatch):
             return execute(sql, parameters, many, context)
 
         with connection.execute_wrapper(note):
-            return answer(self, request)
+            return get_response(self, request)
 
     monkeypatch.setattr(StudioHandler, "get_response", watch)
     return seen
@@ -38,7 +38,7 @@ def statements(monkeypatch):
 
 def test_no_page_scans_a_whole_table(browser, statements):
     seen = {}
-    for path, _, methods in FACES:
+    for path, _, methods in VIEWS:
         if "GET" in methods:
             statements.clear()
             browser.get(path)

@@ -1,4 +1,4 @@
-"""All that operators can change, to be done one thing after the other."""
+"""All write operations of the studio, in an order in which they succeed."""
 
 import os
 import time
@@ -27,30 +27,33 @@ from tasks.queue import lifecycle
 from tests.studio.conftest import TWO_PEOPLE
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
-KEY = "a-key-not-to-be-told"
-SAID = "Likes plums, which nobody may know."
+KEY = "a-key-to-be-hidden"
+FACT_TEXT = "Likes plums, a secret."
 SECRETS = (
-    *(KEY, SAID, "operates-it-all", "bearer-of-a-user"),
+    KEY,
+    FACT_TEXT,
+    "operates-it-all",
+    "bearer-of-a-user",
     "sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs",
 )
-"""Keys, passwords, and what users say."""
+"""Keys, passwords and texts of users."""
 
 MODEL = {"provider": "openai", "model": "gpt-test"}
 AGENT = {"name": "extra", **MODEL}
 VARIANTS = [{"agent": "assistant"}, {"agent": "claude"}]
 PERSONA = {**MODEL, "preamble": "You are new."}
-TRIAL = {"name": "extra", "strategy": "split", "variants": VARIANTS}
+EXPERIMENT = {"name": "extra", "strategy": "split", "variants": VARIANTS}
 TEST = {"name": "extra", "target": "assistant", "persona": PERSONA}
 JUDGE = {**AGENT, "rubrics": {"tone": "Politeness."}}
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "agents": ("agent", "forgetful", AGENT),
-    "experiments": ("experiment", "trial", TRIAL),
+    "experiments": ("experiment", "trial", EXPERIMENT),
     "smoke": ("smoke_test", "parting", TEST),
     "judges": ("judge", "spare", JUDGE),
 }
-"""Of each kind: what the audit calls it, one of the file, and one that is made."""
+"""By kind: its noun in the audit, an entry of the file, and a new entry."""
 
-STAGE = (
+CONFIG_TEXT = (
     TWO_PEOPLE.replace("name: assistant\n", "name: assistant\n    judges: [quality]\n")
     + """
 telemetry: {fmt: {enabled: false}}
@@ -77,25 +80,25 @@ mcp:
 
 @dataclass(frozen=True)
 class Write:
-    """Something an operator does, and what leaves no word when it is done then."""
+    """A write operation, and a request after it that must not be audited."""
 
     method: str
     route: str
-    """The address, as the walk of all addresses names it."""
+    """The address with placeholders, as `test_addresses.list_views` returns it."""
     path: str
     action: str
     target: str
     body: object = None
-    then: tuple[str, object] | None = None
-    """Path and body of what is refused, or changes nothing; the same, if none."""
+    unaudited: tuple[str, object] | None = None
+    """Path and body of a refused or repeated request; by default the same request."""
 
-    def but_not(self, path: str, body: object = None) -> "Write":
-        """Return it with what is refused."""
-        return Write(**{**self.__dict__, "then": (path, body)})
+    def with_unaudited(self, path: str, body: object = None) -> "Write":
+        """Return the operation with another unaudited request."""
+        return Write(**{**self.__dict__, "unaudited": (path, body)})
 
 
-class Cast:
-    """Whom and what there is to be changed; all of it is gone afterwards."""
+class WriteTargets:
+    """The objects that the operations change; deleted on exit."""
 
     def __init__(self, http: httpx2.Client, files: StateDir) -> None:
         self.http, self.files = http, files
@@ -108,13 +111,14 @@ class Cast:
         record = SidecarRecord("bridge", "running", 1, "", 4321, time.time(), 0)
         sidecar_records.write_record(self.files.sidecars, os.getpid(), [record])
         accounts.get_or_create_user("paula")
-        self.fact = self._made(f"users/{self.user}/facts", content=SAID)
-        self.token = self._made("tokens", label="x", principal="p")
-        self.waiting, self.failed = self._task("queued"), self._task("errored")
-        launched = self.http.post("/admin/smoke/greeting/runs", json={}).json()
-        self.run = launched["runs"][0]["id"]
-        self._reply()
-        self._fall()
+        self.fact = self._create(f"users/{self.user}/facts", content=FACT_TEXT)
+        self.token = self._create("tokens", label="x", principal="p")
+        self.waiting = self._create_task("queued")
+        self.failed = self._create_task("errored")
+        batch = self.http.post("/admin/smoke/greeting/runs", json={}).json()
+        self.run = batch["runs"][0]["id"]
+        self._store_turn()
+        self._fail_judging()
         McpToken.objects.create(
             server="notes",
             resource="http://127.0.0.1:9/notes",
@@ -132,146 +136,160 @@ class Cast:
         SmokeRun.objects.all().delete()
         Task.objects.exclude(pk__in=self._before).delete()
 
-    def _made(self, place: str, **body: object) -> str:
-        made = self.http.post(f"/admin/{place}", json=body)
-        assert made.status_code == 201, made.text
-        return str(made.json()["id"])
+    def _create(self, place: str, **body: object) -> str:
+        created = self.http.post(f"/admin/{place}", json=body)
+        assert created.status_code == 201, created.text
+        return str(created.json()["id"])
 
-    def _task(self, its: str) -> str:
-        made = Task.objects.create(
+    def _create_task(self, state: str) -> str:
+        created = Task.objects.create(
             kind="agent",
             agent="assistant",
-            prompt=SAID,
+            prompt=FACT_TEXT,
             origin="api",
             user_id=self.user,
-            state=its,
+            state=state,
             created_at=AT,
-            # Nobody takes it.
+            # No worker claims it.
             due_at=AT + timedelta(days=36_500),
         )
-        return str(made.pk)
+        return str(created.pk)
 
-    def _reply(self) -> None:
-        said = [NewMessage(Message("user", SAID), 5)]
-        said.append(
+    def _store_turn(self) -> None:
+        messages = [NewMessage(Message("user", FACT_TEXT), 5)]
+        messages.append(
             NewMessage(
-                Message("assistant", SAID), 5, agent="assistant", finish_reason="stop"
+                Message("assistant", FACT_TEXT),
+                5,
+                agent="assistant",
+                finish_reason="stop",
             )
         )
-        message_store.append_turn(self.user, "", new_turn_id(), said)
+        message_store.append_turn(self.user, "", new_turn_id(), messages)
 
-    def _fall(self) -> None:
-        """Have a judge fail at a reply."""
+    def _fail_judging(self) -> None:
+        """Add a failed task of a judge."""
         draft = judge_queue.build_task(
-            *("quality", "assistant"), turn_id=new_turn_id(), user_id=self.user
+            "quality", "assistant", turn_id=new_turn_id(), user_id=self.user
         )
         (task,) = lifecycle.enqueue([draft])
         Task.objects.filter(pk=task.pk).update(state="errored", finished_at=AT)
 
-    def told(self, path: str) -> dict[str, Any]:
-        """Return what a section says."""
-        told = self.http.get(path, headers={"Accept": "application/json"})
-        return dict(told.json())
+    def section_data(self, path: str) -> dict[str, Any]:
+        """Return the data of a section."""
+        response = self.http.get(path, headers={"Accept": "application/json"})
+        return dict(response.json())
 
 
-def changes(cast: Cast) -> Iterator[Write]:
-    """Yield all that is done, each after the one before."""
+def list_writes(targets: WriteTargets) -> Iterator[Write]:
+    """Yield all write operations in order."""
     for kind in KINDS:
-        yield from _of_kind(kind)
-    yield from _of_work(cast)
-    # Erased with all there is of them.
-    yield from _of_users(cast)
-    yield from _of_file(cast)
+        yield from _entry_writes(kind)
+    yield from _work_writes(targets)
+    # Erases the user's tasks, too.
+    yield from _user_writes(targets)
+    yield from _file_writes(targets)
 
 
-def _of_kind(kind: str) -> Iterator[Write]:
-    noun, known, entry = KINDS[kind]
+def _entry_writes(kind: str) -> Iterator[Write]:
+    noun, names, entry = KINDS[kind]
     place, route = f"/admin/{kind}", f"/admin/{kind}/somewhat"
-    one, written = f"{place}/extra", f"{place}/{known}"
+    one, written = f"{place}/extra", f"{place}/{names}"
     yield Write("POST", place, place, f"{noun}.create", "extra", entry)
     other = dict(reversed(entry.items()))
     yield Write("PUT", route, one, f"{noun}.save", "extra", other)
     yield Write("DELETE", route, one, f"{noun}.delete", "extra")
-    yield Write("DELETE", route, written, f"{noun}.disable", known)
+    yield Write("DELETE", route, written, f"{noun}.disable", names)
     reset = f"{written}/reset"
-    yield Write("POST", f"{route}/reset", reset, f"{noun}.reset", known)
+    yield Write("POST", f"{route}/reset", reset, f"{noun}.reset", names)
 
 
-def _of_users(cast: Cast) -> Iterator[Write]:
-    some, place = "/admin/users/somewhat", f"/admin/users/{cast.user}"
-    facts, one = f"{place}/facts", f"{place}/facts/{cast.fact}"
+def _user_writes(targets: WriteTargets) -> Iterator[Write]:
+    some, place = "/admin/users/somewhat", f"/admin/users/{targets.user}"
+    facts, one = f"{place}/facts", f"{place}/facts/{targets.fact}"
     route = f"{some}/facts/somewhat"
-    new = {"content": f"{SAID} {SAID}"}
+    new = {"content": f"{FACT_TEXT} {FACT_TEXT}"}
     add = Write("POST", f"{some}/facts", facts, "memory.create", "mem_", new)
-    yield add.but_not(facts, {"content": ""})
-    other = {"content": f"{SAID} Nobody."}
-    change = Write("PATCH", route, one, "memory.change", cast.fact, other)
-    yield change.but_not(one, {})
-    gone = Write("DELETE", route, one, "memory.delete", cast.fact)
-    yield gone.but_not(f"{facts}/mem_none")
-    user = str(cast.user)
+    yield add.with_unaudited(facts, {"content": ""})
+    other = {"content": f"{FACT_TEXT} Really."}
+    change = Write("PATCH", route, one, "memory.change", targets.fact, other)
+    yield change.with_unaudited(one, {})
+    deleted = Write("DELETE", route, one, "memory.delete", targets.fact)
+    yield deleted.with_unaudited(f"{facts}/mem_none")
+    user = str(targets.user)
     take = Write("GET", f"{some}/export", f"{place}/export", "user.export", user)
-    yield take.but_not(f"/admin/users/{'x' * 600}/export")
-    leave = f"/admin/mcp/notes/connections/{cast.user}"
+    yield take.with_unaudited(f"/admin/users/{'x' * 600}/export")
+    leave = f"/admin/mcp/notes/connections/{targets.user}"
     route = "/admin/mcp/somewhat/connections/00000000-0000-0000-0000-000000000000"
     yield Write("DELETE", route, leave, "mcp.disconnect", "mcp server notes")
     erase = Write("DELETE", some, place, "user.erase", user)
-    yield erase.but_not(f"/admin/users/{'x' * 600}")
-    wanted = {"label": "y", "principal": "q", "budget": "total", "limit_usd": 5}
-    mint = Write("POST", "/admin/tokens", "/admin/tokens", "token.create", "", wanted)
-    yield mint.but_not("/admin/tokens", {**wanted, "budget": "unlimited"})
-    token = f"/admin/tokens/{cast.token}"
-    yield Write("DELETE", "/admin/tokens/somewhat", token, "token.revoke", cast.token)
+    yield erase.with_unaudited(f"/admin/users/{'x' * 600}")
+    token = {"label": "y", "principal": "q", "budget": "total", "limit_usd": 5}
+    place = "/admin/tokens"
+    create = Write("POST", place, place, "token.create", "", token)
+    yield create.with_unaudited(place, {**token, "budget": "unlimited"})
+    path = f"{place}/{targets.token}"
+    yield Write("DELETE", f"{place}/somewhat", path, "token.revoke", targets.token)
     route, paula = "/admin/accounts/somewhat", "/admin/accounts/paula"
     given = {"role": "viewer"}
-    yield Write("PUT", route, paula, "account.change", "paula", given).but_not(
+    yield Write("PUT", route, paula, "account.change", "paula", given).with_unaudited(
         "/admin/accounts/olga", given
     )
 
 
-def _of_work(cast: Cast) -> Iterator[Write]:
+def _work_writes(targets: WriteTargets) -> Iterator[Write]:
     judge, route = "/admin/judges/quality", "/admin/judges/somewhat"
     one = {"limit": 1}
     past = f"{judge}/past-replies"
     yield Write(
         "POST", f"{route}/past-replies", past, "judge.backfill", "quality", one
-    ).but_not(past, {"since": "1h", "agent": "assistant", "sample": 1e-9})
+    ).with_unaudited(past, {"since": "1h", "agent": "assistant", "sample": 1e-9})
     yield Write("POST", f"{route}/retry", f"{judge}/retry", "judge.retry", "quality")
     route = "/admin/tasks/somewhat"
-    end = f"/admin/tasks/{cast.waiting}/cancel"
-    yield Write("POST", f"{route}/cancel", end, "task.cancel", cast.waiting)
-    retry = f"/admin/tasks/{cast.failed}/retry"
-    yield Write("POST", f"{route}/retry", retry, "task.retry", cast.failed)
+    end = f"/admin/tasks/{targets.waiting}/cancel"
+    yield Write("POST", f"{route}/cancel", end, "task.cancel", targets.waiting)
+    retry = f"/admin/tasks/{targets.failed}/retry"
+    yield Write("POST", f"{route}/retry", retry, "task.retry", targets.failed)
     runs = "/admin/smoke/greeting/runs"
     launch = Write(
-        *("POST", "/admin/smoke/somewhat/runs", runs, "smoke_test.run", "greeting"),
+        "POST",
+        "/admin/smoke/somewhat/runs",
+        runs,
+        "smoke_test.run",
+        "greeting",
         {"repetitions": 2},
     )
-    yield launch.but_not(runs, {"repetitions": 0})
-    end = f"/admin/smoke/runs/{cast.run}/cancel"
+    yield launch.with_unaudited(runs, {"repetitions": 0})
+    end = f"/admin/smoke/runs/{targets.run}/cancel"
     route = "/admin/smoke/runs/somewhat/cancel"
     yield Write("POST", route, end, "smoke_test.cancel", "greeting", {})
     run = Write(
-        *("POST", "/admin/triggers/somewhat/run", "/admin/triggers/daily/run"),
-        *("trigger.run", "daily"),
+        "POST",
+        "/admin/triggers/somewhat/run",
+        "/admin/triggers/daily/run",
+        "trigger.run",
+        "daily",
     )
-    yield run.but_not("/admin/triggers/nobody/run")
+    yield run.with_unaudited("/admin/triggers/unknown/run")
     start = Write(
-        *("POST", "/admin/sidecars/somewhat/restart", "/admin/sidecars/bridge/restart"),
-        *("sidecar.restart", "bridge"),
+        "POST",
+        "/admin/sidecars/somewhat/restart",
+        "/admin/sidecars/bridge/restart",
+        "sidecar.restart",
+        "bridge",
     )
-    yield start.but_not("/admin/sidecars/nobody/restart")
+    yield start.with_unaudited("/admin/sidecars/unknown/restart")
 
 
-def _of_file(cast: Cast) -> Iterator[Write]:
-    def put(route: str, path: str, body: object, wrong: object) -> Write:
-        written = Write("PUT", route, path, "config.write", "coulisse.yaml", body)
-        return written.but_not(path, wrong)
+def _file_writes(targets: WriteTargets) -> Iterator[Write]:
+    def put(route: str, path: str, body: object, invalid: object) -> Write:
+        write = Write("PUT", route, path, "config.write", "coulisse.yaml", body)
+        return write.with_unaudited(path, invalid)
 
     def section(key: str, more: dict[str, Any]) -> Write:
         path = f"/admin/{key}"
-        said = {**cast.told(path), **more}
-        return put(path, path, said, {**said, "nonsense": KEY})
+        data = {**targets.section_data(path), **more}
+        return put(path, path, data, {**data, "nonsense": KEY})
 
     secret = {"api_key": KEY}
     server = {"url": "http://127.0.0.1:9/mcp", "oauth": False}
@@ -283,24 +301,24 @@ def _of_file(cast: Cast) -> Iterator[Write]:
         place, route = f"/admin/{key}", f"/admin/{key}/somewhat"
         one = f"{place}/more"
         yield Write("POST", place, place, "config.write", "coulisse.yaml", entry)
-        said = {name: it for name, it in entry.items() if name != "name"}
-        said["timeout_seconds" if key == "mcp" else "retries"] = 3
-        yield put(route, one, said, {**said, "nonsense": 1})
+        data = {name: it for name, it in entry.items() if name != "name"}
+        data["timeout_seconds" if key == "mcp" else "retries"] = 3
+        yield put(route, one, data, {**data, "nonsense": 1})
         yield Write("DELETE", route, one, "config.write", "coulisse.yaml")
-        other = {**cast.told(place), "other": said}
+        other = {**targets.section_data(place), "other": data}
         yield put(place, place, other, {**other, "nonsense": KEY})
     yield section("telemetry", {"sqlite": {"enabled": True}})
     yield section("memory", {"user_state": True})
     settings = "/admin/memory/settings"
     yield put(settings, settings, {"user_state": False}, {"nonsense": KEY})
-    admin = cast.told("/admin/auth")["admin"]
+    admin = targets.section_data("/admin/auth")["admin"]
     yield section("auth", {"admin": {**admin, "newcomers": "viewer"}})
     some, one = "/admin/settings/somewhat", "/admin/settings/vars"
     yield put(some, one, {"A": KEY}, [KEY])
     yield Write("DELETE", some, one, "config.write", "coulisse.yaml")
-    asks = "/admin/tokens/enable"
-    yield Write("POST", asks, asks, "config.write", "coulisse.yaml")
+    enable = "/admin/tokens/enable"
+    yield Write("POST", enable, enable, "config.write", "coulisse.yaml")
     for path in ("/admin/config", "/admin/config/edit"):
-        said = cast.told("/admin/config")
-        said["vars"] = {"B": f"{KEY}{path}"}
-        yield put(path, path, said, {**said, "agents": []})
+        data = targets.section_data("/admin/config")
+        data["vars"] = {"B": f"{KEY}{path}"}
+        yield put(path, path, data, {**data, "agents": []})

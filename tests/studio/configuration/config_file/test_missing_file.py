@@ -1,4 +1,4 @@
-"""A file that was deleted while it is served: shown as it was, and written again."""
+"""A file deleted at run time: its last valid content is shown and can be saved."""
 
 import stat
 
@@ -16,7 +16,7 @@ AS_YAML = {"Content-Type": "application/yaml"}
 
 @pytest.fixture
 def yaml(configure, tmp_path, settings):
-    """Where the file was; the state directory has what was valid last."""
+    """The path of the deleted file; the state directory has its last valid content."""
     settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
     settings.COULISSE_STATE_DIR.mkdir()
     configure(CONFIG.lstrip() + "# the end\n")
@@ -28,7 +28,7 @@ def yaml(configure, tmp_path, settings):
 
 @pytest.fixture
 def text(yaml):
-    """What was valid last."""
+    """The last valid content."""
     return last_valid_copy.read_copy().decode()
 
 
@@ -38,10 +38,10 @@ def test_browser_is_offered_the_last_valid_file(browser, yaml, text):
     assert "# the end" in page
     assert "sk-openai" not in page
     version = page.partition('name="version" value="')[2].partition('"')[0]
-    shown = text.replace("sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs", MASK).replace(
+    current = text.replace("sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs", MASK).replace(
         "sk-anthropic-9Rk3ZpQ8wXv5LmT2dHs7YgCb", MASK
     )
-    fields = {"_method": "PUT", "yaml": shown, "version": version}
+    fields = {"_method": "PUT", "yaml": current, "version": version}
     page = browser.submit("/admin/config/edit", fields)
     assert "coulisse.yaml saved" in page.text
     assert yaml.read_text() == text
@@ -50,11 +50,11 @@ def test_browser_is_offered_the_last_valid_file(browser, yaml, text):
 
 
 def test_script_restores_the_file_from_yaml(script, yaml, text):
-    shown = script.get("/admin/config")
+    current = script.get("/admin/config")
     sent = script.put(
         "/admin/config",
-        content=shown.content,
-        headers={**AS_YAML, "If-Match": shown.headers["ETag"]},
+        content=current.content,
+        headers={**AS_YAML, "If-Match": current.headers["ETag"]},
     )
     assert sent.status_code == 200
     assert yaml.read_text() == text
@@ -69,9 +69,9 @@ def test_json_restores_the_file_with_comments(script, yaml, text):
 
 
 def test_section_write_is_refused(script, yaml):
-    answer = script.put("/admin/telemetry", json={"fmt": {"enabled": True}})
-    assert answer.status_code == 422
-    assert "the file does not exist; save the whole file" in answer.text
+    response = script.put("/admin/telemetry", json={"fmt": {"enabled": True}})
+    assert response.status_code == 422
+    assert "the file does not exist; save the whole file" in response.text
     draft = {"yaml": "fmt: {enabled: true}", "at": "telemetry"}
     checked = script.post("/admin/config/check", json=draft).json()
     (problem,) = checked["problems"]
@@ -81,9 +81,9 @@ def test_section_write_is_refused(script, yaml):
 
 
 def test_recreated_file_is_not_overwritten(script, yaml, text):
-    shown = script.get("/admin/config").headers["ETag"]
+    current = script.get("/admin/config").headers["ETag"]
     yaml.write_text("agents: []\n")
-    headers = {**AS_YAML, "If-Match": shown}
+    headers = {**AS_YAML, "If-Match": current}
     sent = script.put("/admin/config", content=text, headers=headers)
     assert sent.status_code == 409
     assert yaml.read_text() == "agents: []\n"
@@ -92,6 +92,6 @@ def test_recreated_file_is_not_overwritten(script, yaml, text):
 def test_missing_copy_is_reported(script, yaml, settings):
     (settings.COULISSE_STATE_DIR / last_valid_copy.FILE_NAME).unlink()
     wants_json = {"Accept": "application/json"}
-    answer = script.get("/admin/config", headers=wants_json)
-    assert answer.status_code == 422
-    assert "the file does not exist" in answer.json()["error"]["message"]
+    response = script.get("/admin/config", headers=wants_json)
+    assert response.status_code == 422
+    assert "the file does not exist" in response.json()["error"]["message"]
