@@ -61,7 +61,7 @@ MAX_OBJECTS = 12
 
 
 @pytest.fixture(scope="module")
-def month(database: None, django_db_blocker) -> Iterator[None]:
+def demo_data(database: None, django_db_blocker) -> Iterator[None]:
     with django_db_blocker.unblock():
         with transaction.atomic():
             DemoGenerator(demo.load_demo_config(), SIZE, datetime.now(UTC)).fill()
@@ -70,7 +70,9 @@ def month(database: None, django_db_blocker) -> Iterator[None]:
 
 
 @pytest.fixture
-def studio(month, running, configure, tmp_path, settings) -> Iterator[httpx2.Client]:
+def studio(
+    demo_data, running, configure, tmp_path, settings
+) -> Iterator[httpx2.Client]:
     settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
     settings.COULISSE_STATE_DIR.mkdir()
     configure((Path(starter_file.TEMPLATES) / "demo.yaml").read_text() + MORE)
@@ -80,7 +82,7 @@ def studio(month, running, configure, tmp_path, settings) -> Iterator[httpx2.Cli
         yield client
 
 
-def names(studio: httpx2.Client) -> dict[str, list[str]]:
+def list_ids(studio: httpx2.Client) -> dict[str, list[str]]:
     """Return the ids of existing objects, by list."""
     found: dict[str, list[str]] = {}
     for place, field in ID_FIELDS.items():
@@ -99,16 +101,16 @@ def names(studio: httpx2.Client) -> dict[str, list[str]]:
     return found
 
 
-def addresses(studio: httpx2.Client) -> Iterator[str]:
+def list_addresses(studio: httpx2.Client) -> Iterator[str]:
     """Yield the address of every GET operation, for existing objects."""
-    ids = names(studio)
+    objects = list_ids(studio)
     for path, method, _ in iterate_operations(document_validation.load_document()):
         if method != "get":
             continue
         place, brace, rest = path.partition("/{")
         place = place.removeprefix("/admin/")
         _, _, rest = rest.partition("}")
-        for name in ids[place] if brace else [""]:
+        for name in objects[place] if brace else [""]:
             address = f"/admin/{place}/{name}{rest}" if brace else path
             if "{id}" in address:
                 facts = studio.get(f"/admin/users/{name}/facts?status=all").json()
@@ -122,7 +124,7 @@ def addresses(studio: httpx2.Client) -> Iterator[str]:
 
 def test_yaml_equals_json(studio) -> None:
     problems, tried = [], set()
-    for address in addresses(studio):
+    for address in list_addresses(studio):
         path = address.partition("?")[0]
         steps = path.split("/")
         place = (*steps[2:3], len(steps), steps[-1] if len(steps) > 4 else "")
@@ -156,7 +158,7 @@ def _is_entry(steps: list[str]) -> bool:
 
 def test_responses_match_the_openapi_document(studio) -> None:
     problems, requests = [], 0
-    for address in addresses(studio):
+    for address in list_addresses(studio):
         response = studio.get(address)
         assert response.status_code == 200, (address, response.text)
         problems += document_validation.find_problems("GET", address, response)
