@@ -6,14 +6,14 @@ import pytest
 
 from testing.wires import ScriptedAnswer
 from tests.judges.sample_judges import JUDGE_CONFIG, answer, is_judging
-from tests.tasks.conftest import user_id, working  # noqa: F401
+from tests.tasks.conftest import task_runner, user_id  # noqa: F401
 
 
 @pytest.fixture
-def worker(working, configure):  # noqa: F811
+def worker(task_runner, configure):  # noqa: F811
     """A worker with judges in its configuration."""
     configure(JUDGE_CONFIG)
-    return working
+    return task_runner
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tests.judges.judge_tasks import (
     wait_for_task,
 )
 from tests.judges.sample_judges import JUDGE_CONFIG
-from tests.tasks.conftest import PATIENCE_SECONDS, wait_until
+from tests.tasks.conftest import TIMEOUT_SECONDS, wait_until
 from turns import flow
 from turns.lifecycle import post_turn_hooks
 from turns.preparation.options import TurnOptions
@@ -170,7 +170,7 @@ def test_unstored_smoke_turn_is_judged(worker, judge, fake, user, user_id):
         origin="smoke",
         on_end=lambda reply, calls: None,
     )
-    sync_bridge.run_sync(run_turn(request), timeout_seconds=PATIENCE_SECONDS)
+    sync_bridge.run_sync(run_turn(request), timeout_seconds=TIMEOUT_SECONDS)
     wait_for_task(worker, user_id)
     assert Score.objects.filter(user_id=user_id, origin="smoke").count() == 2
     earlier, turn = prompt(judge_requests(fake)[0])[1][1].split(

@@ -15,7 +15,7 @@ from smoke.models import SmokeRun
 from tasks.worker.runner import TaskRunner
 from testing.scripted_provider import FakeProvider
 from tests.smoke.scripted_models import SMOKE_CONFIG, ScriptedModels
-from tests.tasks.conftest import PATIENCE_SECONDS, wait_until
+from tests.tasks.conftest import TIMEOUT_SECONDS, wait_until
 
 
 class RunWorker:
@@ -37,7 +37,7 @@ class RunWorker:
         self.kick()
 
     def kick(self) -> None:
-        sync_bridge.run_sync(self._kick(), timeout_seconds=PATIENCE_SECONDS)
+        sync_bridge.run_sync(self._kick(), timeout_seconds=TIMEOUT_SECONDS)
 
     async def _kick(self) -> None:
         self._runner.kick()
@@ -64,8 +64,8 @@ class RunWorker:
         return self.wait_until_closed(run)
 
     def stop(self) -> None:
-        sync_bridge.run_sync(self._runner.stop(2), timeout_seconds=PATIENCE_SECONDS)
-        self._running.result(PATIENCE_SECONDS)
+        sync_bridge.run_sync(self._runner.stop(2), timeout_seconds=TIMEOUT_SECONDS)
+        self._running.result(TIMEOUT_SECONDS)
 
 
 def launch_queued(name: str = "plums", **options: Any) -> list[SmokeRun]:

@@ -29,7 +29,7 @@ from testing.wires import ScriptedAnswer
 from tests.judges.sample_judges import answer
 from tests.smoke.conftest import RunWorker
 from tests.smoke.scripted_models import SMOKE_CONFIG, ScriptedModels, with_test
-from tests.tasks.conftest import PATIENCE_SECONDS
+from tests.tasks.conftest import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.database
 
@@ -187,7 +187,7 @@ def test_interrupt_cancels_every_run(
     err = StringIO()
 
     # What hangs is not waited for.
-    monkeypatch.setattr(service, "DRAIN_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(service, "DRAIN_SECONDS", TIMEOUT_SECONDS)
     began = time.monotonic()
     with pytest.raises(CommandError) as caught:
         call_command("smoke", "run", *words, stdout=Interrupted(at), stderr=err)
@@ -199,7 +199,7 @@ def test_interrupt_cancels_every_run(
     assert (
         not Task.objects.exclude(pk__in=tasks).filter(state__in=lifecycle.OPEN).exists()
     )
-    assert time.monotonic() - began < PATIENCE_SECONDS
+    assert time.monotonic() - began < TIMEOUT_SECONDS
 
 
 def test_interrupt_before_the_first_launch_says_so(models: ScriptedModels, monkeypatch):
@@ -320,7 +320,7 @@ def test_program_exits_with_the_result_code(
         env={**os.environ, **share_database(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
 
@@ -352,7 +352,7 @@ def test_program_exits_with_130_when_interrupted(
         assert process.stdout is not None
         first = process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE_SECONDS)
+        _, err = process.communicate(timeout=TIMEOUT_SECONDS)
 
     assert first.startswith("plums: 1 conversation with assistant: ")
     assert process.returncode == 130, err

@@ -13,18 +13,18 @@ from tasks.queue import lifecycle
 from tasks.queue.lifecycle import TaskSpec
 from tasks.worker.runner import TaskRunner
 
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 """Time limit of steps that are immediate on an idle machine."""
 
 
-class Working:
+class RunnerHarness:
     """A task runner, with helpers that wait for tasks."""
 
     def __init__(self, runner: TaskRunner) -> None:
         self._runner = runner
 
     def kick(self) -> None:
-        sync_bridge.run_sync(self._kick(), timeout_seconds=PATIENCE_SECONDS)
+        sync_bridge.run_sync(self._kick(), timeout_seconds=TIMEOUT_SECONDS)
 
     async def _kick(self) -> None:
         self._runner.kick()
@@ -50,7 +50,7 @@ def wait_for(task: Task, condition: Callable[[Task], bool]) -> Task:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError
@@ -58,9 +58,9 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def working(
+def task_runner(
     server: str, user_id: UserId, request: pytest.FixtureRequest
-) -> Iterator[Working]:
+) -> Iterator[RunnerHarness]:
     """A runner for the tasks of this test's user, with the standard configuration.
 
     Its parameter, if any, is the number of slots.
@@ -68,9 +68,9 @@ def working(
     slots = getattr(request, "param", 4)
     runner = TaskRunner(lambda: slots, users=[user_id])
     running = sync_bridge.start(runner.run())
-    yield Working(runner)
-    sync_bridge.run_sync(runner.stop(2), timeout_seconds=PATIENCE_SECONDS)
-    running.result(PATIENCE_SECONDS)
+    yield RunnerHarness(runner)
+    sync_bridge.run_sync(runner.stop(2), timeout_seconds=TIMEOUT_SECONDS)
+    running.result(TIMEOUT_SECONDS)
 
 
 @pytest.fixture

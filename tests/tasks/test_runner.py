@@ -20,17 +20,17 @@ from telemetry.models import Turn
 from testing.scripted_provider import FakeProvider
 from testing.wires import ScriptedAnswer
 from tests.judges.sample_judges import JUDGE_CONFIG, answer
-from tests.tasks.conftest import Working, wait_for, wait_until
+from tests.tasks.conftest import RunnerHarness, wait_for, wait_until
 
 pytestmark = pytest.mark.database
 
 
 def test_task_runs_a_turn_like_a_request(
-    working: Working, fake: FakeProvider, user_id: UserId
+    task_runner: RunnerHarness, fake: FakeProvider, user_id: UserId
 ):
     fake.reply("All is well.")
 
-    task = working.run_task(TaskSpec("agent", user_id, "assistant", "How is it?"))
+    task = task_runner.run_task(TaskSpec("agent", user_id, "assistant", "How is it?"))
 
     assert (task.state, task.result, task.error) == ("done", "All is well.", "")
     messages_stored = StoredMessage.objects.filter(thread__user_id=user_id).order_by(
@@ -40,25 +40,27 @@ def test_task_runs_a_turn_like_a_request(
     assert Turn.objects.get(pk=task.turn_id).user_id == user_id
 
 
-def test_unknown_agent_error_names_the_agent(working: Working, user_id: UserId):
-    task = working.run_task(TaskSpec("agent", user_id, "nobody", "How is it?"))
+def test_unknown_agent_error_names_the_agent(
+    task_runner: RunnerHarness, user_id: UserId
+):
+    task = task_runner.run_task(TaskSpec("agent", user_id, "nobody", "How is it?"))
 
     assert task.state == "errored"
     assert "'nobody'" in task.error
 
 
 def test_task_with_a_lost_lease_stores_nothing(
-    working: Working, fake: FakeProvider, user_id: UserId
+    task_runner: RunnerHarness, fake: FakeProvider, user_id: UserId
 ):
     fake.hang("headers")
     (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "How is it?")])
-    working.kick()
+    task_runner.kick()
     fake.wait(lambda: bool(fake.requests))
 
     # As if another worker had claimed it.
     Task.objects.filter(pk=task.pk).update(attempts=2)
     fake.release()
-    wait_until(lambda: working.is_idle)
+    wait_until(lambda: task_runner.is_idle)
 
     assert Task.objects.get(pk=task.pk).state == "running"
     assert not StoredMessage.objects.filter(thread__user_id=user_id).exists()
@@ -68,9 +70,9 @@ def is_judge_request(request: Any) -> bool:
     return request.body["model"] == "judge-test"
 
 
-@pytest.mark.parametrize("working", [1, 3], indirect=True)
+@pytest.mark.parametrize("task_runner", [1, 3], indirect=True)
 def test_hanging_judges_do_not_block_tasks(
-    working: Working,
+    task_runner: RunnerHarness,
     fake: FakeProvider,
     user_id: UserId,
     configure: Callable[[str], None],
@@ -95,13 +97,15 @@ def test_hanging_judges_do_not_block_tasks(
         for _ in range(4)
     ]
     lifecycle.enqueue([draft for each in drafts for draft in each])
-    working.kick()
-    slots = request.node.callspec.params["working"]
+    task_runner.kick()
+    slots = request.node.callspec.params["task_runner"]
     limit = max(slots - 1, 1)
     fake.wait(lambda: sum(map(is_judge_request, fake.requests)) == limit)
 
     if slots > 1:
-        done = working.run_task(TaskSpec("agent", user_id, "judged", "The capital?"))
+        done = task_runner.run_task(
+            TaskSpec("agent", user_id, "judged", "The capital?")
+        )
         assert (done.state, done.result) == ("done", "Paris.")
     assert sum(map(is_judge_request, fake.requests)) == limit
     fake.default = ScriptedAnswer([answer(accuracy=9, tone=7)])
@@ -132,11 +136,11 @@ def beats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_leases_are_extended_and_cancellation_is_seen_at_once(
-    beats: list[str], working: Working, fake: FakeProvider, user_id: UserId
+    beats: list[str], task_runner: RunnerHarness, fake: FakeProvider, user_id: UserId
 ):
     fake.hang("headers")
     (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "How is it?")])
-    working.kick()
+    task_runner.kick()
     running = wait_for(task, lambda row: row.state == "running")
     extended = wait_for(task, lambda row: row.due_at > running.due_at)
     wait_until(lambda: beats.count("extend_leases") >= 3)
@@ -145,4 +149,4 @@ def test_leases_are_extended_and_cancellation_is_seen_at_once(
     assert (extended.state, extended.attempts) == ("running", 1)
 
     lifecycle.cancel(task.pk)
-    assert working.wait_for_end(task).state == "cancelled"
+    assert task_runner.wait_for_end(task).state == "cancelled"

@@ -7,7 +7,7 @@ from tasks.queue import lease_recovery, lifecycle
 from tasks.queue.lifecycle import TaskSpec
 from tasks.worker import service
 from tests.conftest import CONFIG
-from tests.tasks.conftest import Working, wait_for, wait_until
+from tests.tasks.conftest import RunnerHarness, wait_for, wait_until
 
 pytestmark = pytest.mark.database
 
@@ -21,8 +21,10 @@ def test_worker_count_follows_the_file(server, configure):
 
 
 # No slots from the first check on, which may still run.
-@pytest.mark.parametrize("working", [0], indirect=True)
-def test_queued_task_waits_while_tasks_are_disabled(working: Working, fake, user_id):
+@pytest.mark.parametrize("task_runner", [0], indirect=True)
+def test_queued_task_waits_while_tasks_are_disabled(
+    task_runner: RunnerHarness, fake, user_id
+):
     slot_count, checks = 0, 0
 
     def slots() -> int:
@@ -30,32 +32,34 @@ def test_queued_task_waits_while_tasks_are_disabled(working: Working, fake, user
         checks += 1
         return slot_count
 
-    working._runner._slots = slots
+    task_runner._runner._slots = slots
     (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "x")])
     for _ in range(2):  # The second check shows that the first claimed nothing.
         before = checks
-        working.kick()
+        task_runner.kick()
         wait_until(lambda before=before: checks > before)
     task.refresh_from_db()
     assert (task.state, fake.requests) == ("queued", [])
     slot_count = 1
-    working.kick()
-    assert working.wait_for_end(task).state == "done"
+    task_runner.kick()
+    assert task_runner.wait_for_end(task).state == "done"
 
 
-@pytest.mark.parametrize("working", [2], indirect=True)
-def test_running_tasks_do_not_exceed_the_slots(working: Working, fake, user_id):
+@pytest.mark.parametrize("task_runner", [2], indirect=True)
+def test_running_tasks_do_not_exceed_the_slots(
+    task_runner: RunnerHarness, fake, user_id
+):
     for _ in range(3):
         fake.hang("headers")
     tasks = lifecycle.enqueue(
         [TaskSpec("agent", user_id, "assistant", "x") for _ in range(3)]
     )
-    working.kick()
+    task_runner.kick()
     wait_until(lambda: len(fake.requests) == 2)
     states = Task.objects.filter(user_id=user_id).values_list("state", flat=True)
     assert sorted(states) == ["queued", "running", "running"]
     fake.release()
-    assert {working.wait_for_end(task).state for task in tasks} == {"done"}
+    assert {task_runner.wait_for_end(task).state for task in tasks} == {"done"}
 
 
 def test_failed_startup_sweep_does_not_block_tasks(
@@ -66,10 +70,10 @@ def test_failed_startup_sweep_does_not_block_tasks(
 
     monkeypatch.setattr(lease_recovery, "recover_leases", fail)
     (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "x")])
-    working = service.WorkerService(users=[user_id])
-    working.start()
+    worker = service.WorkerService(users=[user_id])
+    worker.start()
     try:
         assert wait_for(task, lambda row: row.finished_at is not None).state == "done"
     finally:
-        working.stop()
+        worker.stop()
     assert "could not recover tasks of dead workers" in caplog.text

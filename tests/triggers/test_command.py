@@ -12,7 +12,7 @@ from config import live
 from core.ids import UserId
 from tasks.models import Task
 from tasks.queue import lifecycle, worker_notifier
-from tests.tasks.conftest import Working
+from tests.tasks.conftest import RunnerHarness
 from tests.triggers.trigger_yaml import (
     NOON,
     Configure,
@@ -130,23 +130,23 @@ def test_unknown_or_running_trigger_is_refused(configure: Configure, name: str):
 
 
 def test_trigger_run_is_an_agent_turn(
-    configure: Configure, name: str, working: Working, user_id: UserId
+    configure: Configure, name: str, task_runner: RunnerHarness, user_id: UserId
 ):
     configure(yaml(boot(name) + f", user: {user_id}"))
     run("run", name)
-    working.kick()
-    task = working.wait_for_end(runs(name)[0])
+    task_runner.kick()
+    task = task_runner.wait_for_end(runs(name)[0])
     assert (task.state, task.error) == ("done", "")
     assert task.turn_id
 
 
 def test_unknown_agent_from_a_payload_is_an_error(
-    configure: Configure, name: str, working: Working, user_id: UserId
+    configure: Configure, name: str, task_runner: RunnerHarness, user_id: UserId
 ):
     configure(yaml(hook(name, "/hooks/e", f"agent: '{{{{to}}}}', user: {user_id}")))
     run("run", name, "--payload", '{"to": "nobody"}')
-    working.kick()
-    task = working.wait_for_end(runs(name)[0])
+    task_runner.kick()
+    task = task_runner.wait_for_end(runs(name)[0])
     assert task.state == "errored"
     assert "'nobody'" in task.error
 

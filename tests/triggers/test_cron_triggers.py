@@ -10,7 +10,7 @@ from access.users import identity
 from config import live
 from core.ids import UserId
 from tasks.models import Task
-from tests.tasks.conftest import PATIENCE_SECONDS
+from tests.tasks.conftest import TIMEOUT_SECONDS
 from tests.triggers.trigger_yaml import (
     NOON,
     Configure,
@@ -79,7 +79,7 @@ def test_two_schedulers_run_once(configure: Configure, name: str):
 
     def run_scheduler() -> None:
         for seconds in range(1, 11):
-            barrier.wait(PATIENCE_SECONDS)
+            barrier.wait(TIMEOUT_SECONDS)
             check(seconds)
         connection.close()
 
@@ -87,7 +87,7 @@ def test_two_schedulers_run_once(configure: Configure, name: str):
     for other in others:
         other.start()
     for other in others:
-        other.join(PATIENCE_SECONDS)
+        other.join(TIMEOUT_SECONDS)
 
     assert len(ticks(name)) == len(set(ticks(name))) == 10
     # The second one did not even try.

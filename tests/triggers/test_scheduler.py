@@ -14,7 +14,7 @@ from providers import sync_bridge
 from tasks.models import Task
 from tasks.queue import lease_recovery, lifecycle
 from tasks.queue.lifecycle import TaskSpec
-from tests.tasks.conftest import PATIENCE_SECONDS, Working, wait_until
+from tests.tasks.conftest import TIMEOUT_SECONDS, RunnerHarness, wait_until
 from tests.triggers.trigger_yaml import (
     NOON,
     Configure,
@@ -56,9 +56,7 @@ class ManualClock:
 
     def check(self, now: datetime | None = None, *, seconds: float = 0) -> None:
         self.now = (now or self.now) + timedelta(seconds=seconds)
-        sync_bridge.run_sync(
-            self.scheduler.run_once(), timeout_seconds=PATIENCE_SECONDS
-        )
+        sync_bridge.run_sync(self.scheduler.run_once(), timeout_seconds=TIMEOUT_SECONDS)
 
 
 @pytest.fixture
@@ -146,10 +144,10 @@ def test_system_clock_change_does_not_repeat_a_tick(
 
 
 def test_every_second_cron_runs_each_second(
-    configure: Configure, name: str, working: Working, user_id: UserId
+    configure: Configure, name: str, task_runner: RunnerHarness, user_id: UserId
 ):
     configure(yaml(cron(name, "* * * * * *", f"user: {user_id}")))
-    scheduler = TriggerScheduler(working._runner.kick)
+    scheduler = TriggerScheduler(task_runner._runner.kick)
     running = sync_bridge.start(scheduler.run())
 
     def have_consecutive_ticks_run_in_time() -> bool:

@@ -1,3 +1,3 @@
 """A worker's runner, for the turns that tasks are."""
 
-from tests.tasks.conftest import user_id, working  # noqa: F401
+from tests.tasks.conftest import task_runner, user_id  # noqa: F401

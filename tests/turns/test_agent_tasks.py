@@ -23,7 +23,7 @@ from telemetry.models import Turn
 from testing.scripted_provider import FakeProvider
 from tests.access.actors import ADA
 from tests.conftest import CONFIG
-from tests.tasks.conftest import PATIENCE_SECONDS, Working, wait_for, wait_until
+from tests.tasks.conftest import TIMEOUT_SECONDS, RunnerHarness, wait_for, wait_until
 
 pytestmark = pytest.mark.database
 
@@ -61,13 +61,16 @@ def said(user_id: UserId) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def speaking(
-    working: Working, fake: FakeProvider, user_id: UserId, heard: threading.Event
+    task_runner: RunnerHarness,
+    fake: FakeProvider,
+    user_id: UserId,
+    heard: threading.Event,
 ) -> Task:
     """A task whose agent has said something, and says no more."""
     fake.hang("mid_stream", "All is", " well.")
     (task,) = lifecycle.enqueue([draft(user_id)])
-    working.kick()
-    assert heard.wait(PATIENCE_SECONDS)
+    task_runner.kick()
+    assert heard.wait(TIMEOUT_SECONDS)
     task.refresh_from_db()
     return task
 
@@ -76,13 +79,13 @@ def speaking(
 
 
 def test_failed_task_is_retried_and_replied_once(
-    configure, working: Working, fake: FakeProvider, user_id
+    configure, task_runner: RunnerHarness, fake: FakeProvider, user_id
 ):
     configure(CONFIG + PRICES)
     fake.fail(500)
     fake.cut("mid_stream", "All", " is")
     fake.reply("All is well.")
-    task = working.run_task(draft(user_id, max_failures=3))
+    task = task_runner.run_task(draft(user_id, max_failures=3))
     assert (task.state, task.result, task.error) == ("done", "All is well.", "")
     assert (task.attempts, task.failures) == (3, 2)
     assert said(user_id) == [("How is it?", ""), ("All is well.", "stop")]
@@ -90,34 +93,34 @@ def test_failed_task_is_retried_and_replied_once(
     assert [turn.outcome for turn in turns] == ["error", "error", "ok"]
 
 
-def test_permanent_error_is_not_retried(working, fake, user_id):
+def test_permanent_error_is_not_retried(task_runner, fake, user_id):
     fake.fail(400, "no such thing")
-    task = working.run_task(draft(user_id, max_failures=3))
+    task = task_runner.run_task(draft(user_id, max_failures=3))
     assert (task.state, task.attempts) == ("errored", 1)
     assert "no such thing" in task.error
 
 
-def test_error_message_is_redacted(working, fake, user_id):
+def test_error_message_is_redacted(task_runner, fake, user_id):
     keys = "sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs or q7Vd2mXw9Lr4TzK8bNf3HcYs"
     fake.fail(400, f"not with {keys}")
-    task = working.run_task(draft(user_id))
+    task = task_runner.run_task(draft(user_id))
     assert "not with [redacted] or [redacted]" in task.error
 
 
-def test_final_error_stores_no_message(working, fake, user_id):
+def test_final_error_stores_no_message(task_runner, fake, user_id):
     fake.cut("mid_stream", "All", " is")
-    task = working.run_task(draft(user_id))
+    task = task_runner.run_task(draft(user_id))
     assert (task.state, task.attempts) == ("errored", 1)
     assert said(user_id) == []
     assert Turn.objects.get(user_id=user_id).outcome == "error"
 
 
-def test_failed_task_can_be_requeued(working, fake, user_id):
+def test_failed_task_can_be_requeued(task_runner, fake, user_id):
     fake.fail(500)
-    task = working.run_task(draft(user_id))
+    task = task_runner.run_task(draft(user_id))
     assert task.state == "errored"
     assert lifecycle.requeue([task.pk]) == 1
-    working.kick()
+    task_runner.kick()
     task = wait_for(task, lambda row: row.state == "done")
     assert (task.error, task.attempts, task.failures) == ("", 2, 0)
     assert lifecycle.requeue([task.pk]) == 0
@@ -127,83 +130,87 @@ def test_failed_task_can_be_requeued(working, fake, user_id):
 
 
 def test_cancelled_running_task_stores_its_partial_reply(
-    working, speaking, fake: FakeProvider, user_id
+    task_runner, speaking, fake: FakeProvider, user_id
 ):
     assert lifecycle.cancel(speaking.pk).state == "running"
-    task = working.wait_for_end(speaking)
+    task = task_runner.wait_for_end(speaking)
     assert (task.state, task.result) == ("cancelled", "")
     fake.wait(lambda: fake.requests[0].aborted)
     assert Turn.objects.get(user_id=user_id).outcome == "cancelled"
     assert said(user_id) == [("How is it?", ""), ("All is", "cancelled")]
 
 
-def test_queued_task_is_cancelled_at_once(working, fake, user_id):
+def test_queued_task_is_cancelled_at_once(task_runner, fake, user_id):
     (task,) = lifecycle.enqueue([draft(user_id, delay_seconds=60)])
     assert lifecycle.cancel(task.pk).state == "cancelled"
     assert lifecycle.cancel(task.pk).finished_at is not None
 
 
-def test_slow_task_is_ended_by_the_timeout(configure, working, fake, user_id):
+def test_slow_task_is_ended_by_the_timeout(configure, task_runner, fake, user_id):
     configure(CONFIG + "\ntasks: {timeout_seconds: 0.05}\n")
     fake.hang("headers")
-    task = working.run_task(draft(user_id, max_failures=3))
+    task = task_runner.run_task(draft(user_id, max_failures=3))
     assert (task.state, task.attempts) == ("errored", 1)
     assert public_text(task.error) == "timed out after 0.05 seconds"
     # It may have been too late for it to ask anything.
     fake.wait(lambda: all(request.aborted for request in fake.requests))
 
 
-def test_stopping_worker_requeues_running_tasks(working, speaking, user_id):
-    sync_bridge.run_sync(working._runner.stop(0.01), timeout_seconds=PATIENCE_SECONDS)
+def test_stopping_worker_requeues_running_tasks(task_runner, speaking, user_id):
+    sync_bridge.run_sync(
+        task_runner._runner.stop(0.01), timeout_seconds=TIMEOUT_SECONDS
+    )
     speaking.refresh_from_db()
     assert (speaking.state, speaking.interruptions) == ("queued", 0)
-    assert working.is_idle
+    assert task_runner.is_idle
     assert said(user_id) == []
 
 
 # Nobody's any more.
 
 
-def test_erasure_during_a_task_leaves_nothing(working, speaking, fake, user_id):
+def test_erasure_during_a_task_leaves_nothing(task_runner, speaking, fake, user_id):
     erasure.erase_user(user_id)
-    wait_until(lambda: working.is_idle)
+    wait_until(lambda: task_runner.is_idle)
     fake.wait(lambda: fake.requests[0].aborted)
     assert not Task.objects.filter(pk=speaking.pk).exists()
     assert not Thread.objects.filter(user_id=user_id).exists()
     assert not Turn.objects.filter(user_id=user_id).exists()
 
 
-def test_reply_after_erasure_is_not_stored(working, fake, user_id):
+def test_reply_after_erasure_is_not_stored(task_runner, fake, user_id):
     fake.hang("headers")
     lifecycle.enqueue([draft(user_id)])
-    working.kick()
+    task_runner.kick()
     fake.wait(lambda: bool(fake.requests))
     erasure.erase_user(user_id)
     fake.release()
-    wait_until(lambda: working.is_idle)
+    wait_until(lambda: task_runner.is_idle)
     assert not Thread.objects.filter(user_id=user_id).exists()
     assert not Turn.objects.filter(user_id=user_id).exists()
 
 
-def test_task_of_a_revoked_token_is_refused(working, fake, user, user_id):
+def test_task_of_a_revoked_token_is_refused(task_runner, fake, user, user_id):
     row, _ = api_tokens.create_token("ci", user, by=ADA)
     # Before it is queued: a worker may take it at once.
     api_tokens.revoke(str(row.pk), by=ADA)
     (task,) = lifecycle.enqueue([draft(user_id, token_id=row.pk)])
-    working.kick()
-    task = working.wait_for_end(task)
+    task_runner.kick()
+    task = task_runner.wait_for_end(task)
     assert task.state == "errored"
     assert "revoked" in task.error
     assert fake.requests == []
 
 
-def test_task_is_charged_to_its_token(configure, working, fake, user, user_id):
+def test_task_is_charged_to_its_token(configure, task_runner, fake, user, user_id):
     configure(CONFIG + PRICES)
     row, _ = api_tokens.create_token("ci", user, agents=["assistant"], by=ADA)
-    assert working.run_task(draft(user_id, token_id=row.pk)).state == "done"
+    assert task_runner.run_task(draft(user_id, token_id=row.pk)).state == "done"
     assert Turn.objects.get(user_id=user_id).token_id == row.pk
     assert identity.derive_user_id(user) == user_id
-    other = working.run_task(TaskSpec("agent", user_id, "tuned", "x", token_id=row.pk))
+    other = task_runner.run_task(
+        TaskSpec("agent", user_id, "tuned", "x", token_id=row.pk)
+    )
     assert "The model 'tuned' does not exist" in other.error
     assert datetime.now(UTC) > other.finished_at
 
@@ -215,16 +222,16 @@ def _replies_come_first(monkeypatch):
 
 
 @pytest.mark.usefixtures("_replies_come_first")
-def test_unstorable_reply_is_charged(configure, working, fake, user, user_id):
+def test_unstorable_reply_is_charged(configure, task_runner, fake, user, user_id):
     configure(CONFIG + PRICES)
     row, _ = api_tokens.create_token("ci", user, by=ADA)
     fake.hang("headers")
     lifecycle.enqueue([draft(user_id, token_id=row.pk)])
-    working.kick()
+    task_runner.kick()
     fake.wait(lambda: bool(fake.requests))
     erasure.erase_user(user_id)
     fake.release()
-    wait_until(lambda: working.is_idle)
+    wait_until(lambda: task_runner.is_idle)
     meters = UsageCounter.objects.filter(subject__contains=row.pk.hex)
     assert {meter.micro_usd for meter in meters} == {1_000_000}
     assert {meter.turns_reserved_now for meter in meters} == {0}

@@ -22,7 +22,7 @@ from testing.wires import ScriptedAnswer
 from tests.conftest import CONFIG, serve
 from tests.gateway.calls import ask
 from tests.judges.sample_judges import JUDGES, answer, is_judging
-from tests.tasks.conftest import PATIENCE_SECONDS, wait_until
+from tests.tasks.conftest import TIMEOUT_SECONDS, wait_until
 from turns import flow
 from turns.preparation import options
 from turns.shadow_runs import turn_snapshot
@@ -67,10 +67,10 @@ def scripted(request) -> ScriptedAnswer:
 
 
 @pytest.fixture
-def stage(working, configure, fake):
+def stage(task_runner, configure, fake):
     configure(staged())
     fake.default = scripted
-    return working
+    return task_runner
 
 
 def shadows_of(user: str) -> list[Task]:
@@ -212,7 +212,7 @@ def test_incognito_turn_with_writing_tools_is_not_shadowed(stage, user):
             return "".join([e.text async for e in events if isinstance(e, TextDelta)])
 
     assert (
-        sync_bridge.run_sync(take(), timeout_seconds=PATIENCE_SECONDS)
+        sync_bridge.run_sync(take(), timeout_seconds=TIMEOUT_SECONDS)
         == "gpt-calm says so."
     )
     assert shadows_of(user) == []

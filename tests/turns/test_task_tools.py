@@ -18,7 +18,7 @@ from testing.scripted_provider import FakeProvider
 from tests.access.actors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask
-from tests.tasks.conftest import Working
+from tests.tasks.conftest import RunnerHarness
 from turns.agent_tasks.task_requests import MAX_GENERATION
 
 pytestmark = pytest.mark.database
@@ -172,7 +172,7 @@ def test_agent_sees_only_tasks_of_its_user(chat, fake, user):
 
 
 def test_dispatched_task_has_its_own_thread(
-    chat, fake, user, working: Working, configure
+    chat, fake, user, task_runner: RunnerHarness, configure
 ):
     configure(WITH_TASKS.replace("tasks: {}", "tasks: {}\nmemory: {user_state: {}}"))
     fake.call_tool("dispatch_task", {"agent": "tuned", "prompt": "Find out."})
@@ -180,8 +180,8 @@ def test_dispatched_task_has_its_own_thread(
     ask(chat, user, "Look into it.")
     [task] = tasks_of(user)
     fake.reply("Found.")
-    working.kick()
-    assert working.wait_for_end(task).result == "Found."
+    task_runner.kick()
+    assert task_runner.wait_for_end(task).result == "Found."
     said = StoredMessage.objects.filter(thread__user_id=identity.derive_user_id(user))
     apart = said.exclude(thread__name="").order_by("position")
     assert [row.text for row in apart] == ["Find out.", "Found."]
@@ -191,18 +191,18 @@ def test_dispatched_task_has_its_own_thread(
 
 
 def test_nested_dispatch_is_limited(
-    configure, working: Working, fake: FakeProvider, user_id: UserId
+    configure, task_runner: RunnerHarness, fake: FakeProvider, user_id: UserId
 ):
     configure(WITH_TASKS)
     fake.call_tool("dispatch_task", {"agent": "tuned", "prompt": "Again."})
     payload = {"generation": MAX_GENERATION - 1}
-    working.run_task(TaskSpec("agent", user_id, "tuned", "Go on.", payload=payload))
+    task_runner.run_task(TaskSpec("agent", user_id, "tuned", "Go on.", payload=payload))
     last = Task.objects.get(user_id=user_id, prompt="Again.")
     assert last.payload["generation"] == MAX_GENERATION
 
-    working.wait_for_end(last)
+    task_runner.wait_for_end(last)
     fake.call_tool("dispatch_task", {"agent": "tuned", "prompt": "Once more."})
     payload = {"generation": MAX_GENERATION}
-    working.run_task(TaskSpec("agent", user_id, "tuned", "Go on.", payload=payload))
+    task_runner.run_task(TaskSpec("agent", user_id, "tuned", "Go on.", payload=payload))
     assert "8 tasks" in answer(fake.bodies[-1])
     assert not Task.objects.filter(user_id=user_id, prompt="Once more.").exists()

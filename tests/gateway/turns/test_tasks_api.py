@@ -21,7 +21,7 @@ from tests.docs.pages import CODE, names_in_table, table_rows
 from tests.gateway.calls import bearer, error
 from tests.gateway.memory.test_api_docs import default_of, names
 from tests.gateway.memory_client import MemoryClient, ok
-from tests.tasks.conftest import Working, working  # noqa: F401
+from tests.tasks.conftest import RunnerHarness, task_runner  # noqa: F401
 from turns.schemas import NewTask, TaskList, TaskObject, TasksQuery
 
 pytestmark = pytest.mark.database
@@ -55,7 +55,12 @@ def user_id(memory_client: MemoryClient):
 # One is asked for.
 
 
-def test_task_is_accepted_and_completed(memory_client, user_id, fake, working: Working):  # noqa: F811
+def test_task_is_accepted_and_completed(
+    memory_client,
+    user_id,
+    fake,
+    task_runner: RunnerHarness,  # noqa: F811
+):
     fake.reply("Found.")
     task = create(
         memory_client, metadata={"thread_id": "search"}, priority=5, retries=2
@@ -66,8 +71,8 @@ def test_task_is_accepted_and_completed(memory_client, user_id, fake, working: W
     assert (task["priority"], task["retries"]) == (5, 2)
     assert task["attempts"] == (task["state"] == "running")
     assert (task["result"], task["cost_usd"], task["turn_id"]) == (None, None, None)
-    working.kick()
-    working.wait_for_end(Row.objects.get(pk=task["id"]))
+    task_runner.kick()
+    task_runner.wait_for_end(Row.objects.get(pk=task["id"]))
     done = memory_client.get(f"{TASKS}/{task['id']}")
     assert (done["state"], done["result"], done["error"]) == ("done", "Found.", None)
     assert (done["attempts"], done["due_at"]) == (1, None)
@@ -81,7 +86,7 @@ def test_task_cost_sums_all_attempts(
     fake,
     configure,
     monkeypatch,
-    working,  # noqa: F811
+    task_runner,  # noqa: F811
 ):
     configure(
         CONFIG + "\nprices: {openai: {gpt-test: {input: 100000, output: 100000}}}\n"
@@ -89,8 +94,8 @@ def test_task_cost_sums_all_attempts(
     monkeypatch.setattr(lifecycle, "MIN_BACKOFF_SECONDS", 0.0)
     fake.cut("mid_stream", "Fou")
     task = create(memory_client, retries=1)
-    working.kick()
-    working.wait_for_end(Row.objects.get(pk=task["id"]))
+    task_runner.kick()
+    task_runner.wait_for_end(Row.objects.get(pk=task["id"]))
     told = memory_client.get(f"{TASKS}/{task['id']}")
     assert told["attempts"] == 2
     assert told["cost_usd"] > 1.0
