@@ -1,4 +1,4 @@
-"""Who gets which variant: always the same one, in the shares that were asked for."""
+"""Assignment of variants: sticky, and in the configured shares."""
 
 import uuid
 from collections import Counter
@@ -57,7 +57,7 @@ def test_assignment_is_sticky_and_independent_per_experiment():
 
 
 def test_hash_is_stable_across_versions():
-    # Who changes it gives users other variants.
+    # A change of the hash would move users to other variants.
     known = UserId(uuid.UUID("5d2e6b62-5f0a-5c43-9f7e-0c8f2a1c7d11"))
     numbers = assignment.random_source(experiment(), known)
     assert [round(numbers(), 6) for _ in range(2)] == [0.136815, 0.103457]

@@ -1,4 +1,4 @@
-"""What is refused of `experiments:`, and what it is told to do about it."""
+"""Validation of `experiments:`, and the remedies in its errors."""
 
 import pytest
 from django.test import override_settings
@@ -58,7 +58,7 @@ def test_valid_experiment_is_accepted(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "said"),
+    ("text", "code", "message"),
     [
         (experiment("strategy: dice"), "E009", "'split', 'shadow'"),
         (experiment("strategy: split", ""), "E009", "variants"),
@@ -144,15 +144,15 @@ def test_valid_experiment_is_accepted(tmp_path, text):
         ),
     ],
 )
-def test_invalid_experiment_is_refused(tmp_path, text, code, said):
+def test_invalid_experiment_is_refused(tmp_path, text, code, message):
     with pytest.raises(ConfigInvalid) as caught:
         load(tmp_path, text)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert f"coulisse.{code}" in {problem.code for problem in caught.value.problems}
 
 
 @pytest.mark.parametrize(
-    ("agent", "limits", "said"),
+    ("agent", "limits", "message"),
     [
         ("subagents: [e]", "[]", None),
         ("subagents: [ee]", "[]", "calls agent 'ee', which does not exist; did you"),
@@ -160,15 +160,15 @@ def test_invalid_experiment_is_refused(tmp_path, text, code, said):
         ("max_turns: 3", "[{per: agent, name: ee, requests_per_day: 9}]", "'ee'"),
     ],
 )
-def test_agents_and_limits_may_name_an_experiment(tmp_path, agent, limits, said):
+def test_agents_and_limits_may_name_an_experiment(tmp_path, agent, limits, message):
     text = BASE.replace("name: plain,", f"name: plain, {agent},")
     text += experiment("strategy: split") + f"\nlimits: {limits}"
-    if said is None:
+    if message is None:
         assert loader.parse_config(text.encode(), tmp_path / "coulisse.yaml")
         return
     with pytest.raises(ConfigInvalid) as caught:
         loader.parse_config(text.encode(), tmp_path / "coulisse.yaml")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 # manage.py check

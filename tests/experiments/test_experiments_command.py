@@ -1,4 +1,4 @@
-"""`manage.py experiments`, and the log's word on winners."""
+"""`manage.py experiments`, and the log line about a winner."""
 
 import json
 import logging
@@ -47,7 +47,7 @@ experiments:
 
 @pytest.fixture
 def names(database) -> dict[str, str]:
-    """Names of this test's own: experiments that others know nothing of."""
+    """Unique names of experiments, by strategy."""
     return {
         kind: f"{kind}-{uuid.uuid4().hex[:8]}" for kind in ("split", "shadow", "bandit")
     }
@@ -65,14 +65,14 @@ def config(names, tmp_path):
 
 @pytest.fixture
 def run(config, capsys):
-    def run(*words: str) -> str:
-        call_command("experiments", *words, config=str(config))
+    def run(*columns: str) -> str:
+        call_command("experiments", *columns, config=str(config))
         return capsys.readouterr().out
 
     return run
 
 
-def judged(experiment: str, agent: str, *values: int, criterion="tone") -> None:
+def store_scores(experiment: str, agent: str, *values: int, criterion="tone") -> None:
     for value in values:
         of = JudgedReply(
             uuid.uuid4(), uuid.uuid4(), "quality", agent, experiment, "chat"
@@ -80,7 +80,7 @@ def judged(experiment: str, agent: str, *values: int, criterion="tone") -> None:
         scores.store_scores(of, {criterion: JudgeResult(value, "")})
 
 
-def served(experiment: str, agent: str, count: int, origin="chat") -> None:
+def store_turns(experiment: str, agent: str, count: int, origin="chat") -> None:
     for _ in range(count):
         store_turn(agent=agent, experiment=experiment, origin=origin, started_at=now())
 
@@ -89,65 +89,65 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def words(line: str) -> list[str]:
+def columns(line: str) -> list[str]:
     return [part for part in line.split("  ") if part]
 
 
 def test_split_shows_traffic_scores_and_winner(run, names):
     name = names["split"]
-    served(name, "calm", 3)
-    served(name, "keen", 1)
-    judged(name, "calm", 3, 4, 3, 4, 3)
-    judged(name, "keen", 8, 9, 8, 9, 8)
-    judged("elsewhere", "calm", *[10] * 50)
-    told = run(name).splitlines()
-    assert told[0] == f"{name}: split, sticky by user"
-    assert [part.strip() for part in words(told[2])] == [
+    store_turns(name, "calm", 3)
+    store_turns(name, "keen", 1)
+    store_scores(name, "calm", 3, 4, 3, 4, 3)
+    store_scores(name, "keen", 8, 9, 8, 9, 8)
+    store_scores("elsewhere", "calm", *[10] * 50)
+    output = run(name).splitlines()
+    assert output[0] == f"{name}: split, sticky by user"
+    assert [part.strip() for part in columns(output[2])] == [
         *("calm", "75 %", "3", "75 %", "0")
     ]
-    assert "quality.tone (deciding metric)" in told
-    at = told.index("quality.tone (deciding metric)")
-    assert [part.strip() for part in words(told[at + 2])] == [
+    assert "quality.tone (deciding metric)" in output
+    at = output.index("quality.tone (deciding metric)")
+    assert [part.strip() for part in columns(output[at + 2])] == [
         *("calm", "5", "3.40", "2.72 to 4.08", "under 0.1 %")
     ]
-    assert told[-1] == "Winner: keen, best with a probability of over 99.9 %"
+    assert output[-1] == "Winner: keen, best with a probability of over 99.9 %"
 
 
 def test_too_few_scores_give_no_winner(run, names):
     name = names["split"]
     assert run(name).splitlines()[-1] == "Too few scores for calm, keen"
-    judged(name, "calm", 3, 4, 3, 4)
-    judged(name, "keen", 8, 9, 8, 9, 8)
+    store_scores(name, "calm", 3, 4, 3, 4)
+    store_scores(name, "keen", 8, 9, 8, 9, 8)
     assert run(name).splitlines()[-1] == (
         "No winner yet. Leader: keen, best with a probability of over 99.9 %; "
         "each variant needs 5 scores, calm has 4"
     )
-    judged(name, "calm", 10, 10, 10, 10)
+    store_scores(name, "calm", 10, 10, 10, 10)
     assert run(name).splitlines()[-1].endswith("; a winner needs 95.0 %")
 
 
 def test_shadow_shows_its_shadow_runs(run, names):
     name = names["shadow"]
-    served(name, "calm", 4)
-    served(name, "keen", 2, origin="shadow")
-    told = run(name).splitlines()
-    assert "primary" in told[2]
-    assert [part.strip() for part in words(told[3])] == [
+    store_turns(name, "calm", 4)
+    store_turns(name, "keen", 2, origin="shadow")
+    output = run(name).splitlines()
+    assert "primary" in output[2]
+    assert [part.strip() for part in columns(output[3])] == [
         *("keen", "0 %", "0", "0 %", "2", "shadow of 50 % of turns")
     ]
-    assert told[-1].startswith("Several metrics")
+    assert output[-1].startswith("Several metrics")
 
 
 def test_bandit_shows_leader_and_explored_variants(run, names):
     name = names["bandit"]
-    judged(name, "calm", 5, 6, 7, criterion="facts")
-    judged(name, "keen", 9, 9, criterion="facts")
-    told = run(name)
-    assert "since " in told.splitlines()[0]
-    assert "keen" in told
-    assert "undersampled: fewer than 3 recent scores" in told
-    assert "leader" not in told
-    judged(name, "keen", 9, criterion="facts")
+    store_scores(name, "calm", 5, 6, 7, criterion="facts")
+    store_scores(name, "keen", 9, 9, criterion="facts")
+    output = run(name)
+    assert "since " in output.splitlines()[0]
+    assert "keen" in output
+    assert "undersampled: fewer than 3 recent scores" in output
+    assert "leader" not in output
+    store_scores(name, "keen", 9, criterion="facts")
     assert [line.split()[0] for line in run(name).splitlines() if "leader" in line] == [
         "keen"
     ]
@@ -158,22 +158,22 @@ def test_bandit_shows_leader_and_explored_variants(run, names):
 
 def test_since_option_limits_the_counts(run, names):
     name = names["split"]
-    judged(name, "calm", 3, 4)
+    store_scores(name, "calm", 3, 4)
     old = now() - timedelta(days=8)
     Score.objects.filter(experiment=name).update(judged_at=old)
-    judged(name, "calm", 5)
+    store_scores(name, "calm", 5)
     [metric, _] = json.loads(run(name, "--since", "7d", "--json"))["metrics"]
     assert metric["estimates"][0]["count"] == 1
 
 
 def test_json_equals_the_text_output(run, names):
     name = names["split"]
-    served(name, "calm", 1)
-    judged(name, "calm", 3, 4, 3, 4, 3)
-    judged(name, "keen", 8, 9, 8, 9, 8)
-    told = json.loads(run(name, "--json"))
-    assert (told["winner"], told["deciding"]) == ("keen", "quality.tone")
-    assert told["variants"][0] == {
+    store_turns(name, "calm", 1)
+    store_scores(name, "calm", 3, 4, 3, 4, 3)
+    store_scores(name, "keen", 8, 9, 8, 9, 8)
+    output = json.loads(run(name, "--json"))
+    assert (output["winner"], output["deciding"]) == ("keen", "quality.tone")
+    assert output["variants"][0] == {
         "agent": "calm",
         "weight": 3.0,
         "share": 0.75,
@@ -184,7 +184,7 @@ def test_json_equals_the_text_output(run, names):
         "is_leader": False,
         "is_undersampled": False,
     }
-    assert told["metrics"][0]["estimates"][1]["best"] > 0.99
+    assert output["metrics"][0]["estimates"][1]["best"] > 0.99
     listed = json.loads(run("--json"))
     assert [each["name"] for each in listed["data"]] == list(names.values())
 
@@ -205,7 +205,7 @@ def test_unknown_experiment_is_refused(run):
 def test_experiment_takes_three_queries(run, names):
     with CaptureQueriesContext(connection) as queries:
         run(names["split"])
-    # Its traffic, and one for each criterion.
+    # One for the traffic, and one for each criterion.
     assert len(queries) == 3
 
 
@@ -213,8 +213,8 @@ def test_winner_is_logged_once(config, names, caplog):
     read = loader.load_file(config)
     caplog.set_level(logging.INFO, "experiments.tasks")
     assert tasks.log_winners(read) == []
-    judged(names["split"], "calm", 3, 4, 3, 4, 3)
-    judged(names["split"], "keen", 8, 9, 8, 9, 8)
+    store_scores(names["split"], "calm", 3, 4, 3, 4, 3)
+    store_scores(names["split"], "keen", 8, 9, 8, 9, 8)
     assert tasks.log_winners(read) == [
         f"{names['split']}: Winner: keen, best with a probability of over 99.9 %"
     ]

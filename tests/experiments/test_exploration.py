@@ -1,4 +1,4 @@
-"""How long a bandit sends everybody to an arm that gets no scores."""
+"""How long a bandit prefers a variant that gets no scores."""
 
 import logging
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from experiments.exploration import MIN_TURNS, ExplorationTracker, max_turns
 from tests.experiments.test_assignment import SCORED, USERS, Did, bandit
 
 SHORT = {**SCORED, "a": Did(4, 9.0)}
-"""One arm lacks scores."""
+"""One variant lacks scores."""
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def clock(monkeypatch):
 def take(
     waits: ExplorationTracker, experiment, scores, turns: int, rate: float = 1
 ) -> list[str]:
-    """Return the arms chosen for so many turns."""
+    """Return the chosen variant of each turn."""
     chosen = []
     for turn in range(turns):
         silent = waits.exhausted_variants(experiment, scores, rate)
@@ -38,7 +38,7 @@ def test_variant_without_scores_is_forced_for_limited_turns(caplog):
     one, waits = bandit(epsilon=0), ExplorationTracker("j.c")
     assert set(take(waits, one, SHORT, MIN_TURNS)) == {"a"}
     assert caplog.records == []
-    # It has nine points of ten, but four scores are not enough to lead.
+    # Its mean is 9, but four scores are too few to lead.
     assert set(take(waits, one, SHORT, 50)) == {"b"}
     [line] = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert "variant 'a' had 100 turns without a new score for 'j.c'" in line
@@ -55,10 +55,10 @@ def test_new_score_restarts_forcing():
     one, waits = bandit(epsilon=0), ExplorationTracker("j.c")
     take(waits, one, SHORT, MIN_TURNS + 1)
     assert waits.exhausted_variants(one, SHORT, 1) == {"a"}
-    # All it had leave the window, and then one comes.
+    # All its scores leave the window, then a new one arrives.
     assert waits.exhausted_variants(one, SCORED | {"a": Did(0, 0)}, 1) == {"a"}
     assert waits.exhausted_variants(one, SCORED | {"a": Did(1, 5)}, 1) == set()
-    # Scores that keep coming keep it forced, however long it takes.
+    # As long as scores arrive, the variant stays preferred.
     for count in range(1, 10):
         some = SCORED | {"a": Did(count, 5)}
         assert set(take(waits, one, some, MIN_TURNS - 1)) == {"a"}

@@ -1,4 +1,4 @@
-"""What scores tell: against tables, closed forms and simulated truth."""
+"""Inference, compared with tables, closed forms and simulations."""
 
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -20,7 +20,7 @@ class Scores:
 @pytest.mark.parametrize(
     ("share", "freedom", "printed"),
     [
-        # Any table of Student's t.
+        # From a table of Student's t.
         *((0.975, 1, 12.706), (0.975, 2, 4.303), (0.975, 4, 2.776)),
         *((0.975, 10, 2.228), (0.975, 30, 2.042), (0.975, 120, 1.980)),
         *((0.95, 7, 1.895), (0.99, 15, 2.602), (0.975, 10**6, 1.960)),

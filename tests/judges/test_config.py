@@ -1,4 +1,4 @@
-"""The YAML's `judges:`, and what agents say of them."""
+"""Validation of `judges:` in the YAML, of judges and of agents."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def test_judges_are_optional():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (judged(names="[qualty]"), "agent 'a' names judge 'qualty', which is "),
         (judged(names="[qualty]"), "did you mean 'quality'?"),
@@ -81,8 +81,8 @@ def test_judges_are_optional():
         (judged(judges=JUDGE.replace("model: m, ", "") % ""), "model"),
     ],
 )
-def test_unknown_reference_is_refused(text, said):
-    assert said in refusal(text)
+def test_unknown_reference_is_refused(text, message):
+    assert message in refusal(text)
 
 
 def test_problem_has_its_location():
@@ -123,7 +123,7 @@ def test_check_warns_about_a_small_judge_model(tmp_path):
         [warning] = check_small_models()
         assert warning.id == "coulisse.W654"
         assert "judge 'tiny': 'smollm2-135m' is too small to judge" in warning.msg
-        # Another server by the same wire may have any model.
+        # Another server with the same wire may have any model.
         url = "{base_url: 'http://127.0.0.1:9/v1'}"
         file.write_text(text.replace("api_key: x}", f"api_key: x}}, local: {url}"))
         assert check_small_models() == []

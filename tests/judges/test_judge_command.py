@@ -1,4 +1,4 @@
-"""`manage.py judge` scores past replies; `manage.py scores` shows what came of it."""
+"""`manage.py judge` and `manage.py scores`."""
 
 import json
 import threading
@@ -32,8 +32,8 @@ pytestmark = pytest.mark.database
 PRICES = "\nprices: {openai: {judge-test: {input: 1, output: 10}}}\n"
 
 
-class Past:
-    """Replies of an agent nobody else has, that were given before."""
+class PastReplies:
+    """Stored replies of an agent that only one test uses."""
 
     def __init__(self, configure: Any) -> None:
         self.agent = f"agent-{uuid.uuid4().hex[:8]}"
@@ -48,14 +48,17 @@ class Past:
         configure(self.text + PRICES)
 
     def replied(
-        self, count: int = 1, *, how: str = "stop", text: str = "Paris"
+        self, count: int = 1, *, finish_reason: str = "stop", text: str = "Paris"
     ) -> None:
-        """Store so many turns."""
+        """Store `count` turns."""
         for number in range(count):
             entries = [
                 NewMessage(Message("user", f"Which town? {number}"), 5),
                 NewMessage(
-                    Message("assistant", text), 5, agent=self.agent, finish_reason=how
+                    Message("assistant", text),
+                    5,
+                    agent=self.agent,
+                    finish_reason=finish_reason,
                 ),
             ]
             message_store.append_turn(self.user_id, "", new_turn_id(), entries)
@@ -77,55 +80,55 @@ class Past:
 
 
 @pytest.fixture
-def past(server, configure) -> Past:
-    # The command does whatever is there to be judged, other tests' too.
+def past(server, configure) -> PastReplies:
+    # The command also runs queued judge tasks of other tests.
     Task.objects.filter(kind="judge").delete()
-    return Past(configure)
+    return PastReplies(configure)
 
 
 @pytest.fixture
-def obliging(fake):
-    """A judge that does as it is told."""
+def judge_model(fake):
+    """A judge that returns valid answers."""
     fake.default = ScriptedAnswer([answer(accuracy=8, tone=6)])
     return fake
 
 
-def test_past_replies_are_scored(past, obliging):
+def test_past_replies_are_scored(past, judge_model):
     past.replied(3)
-    told = past.run("--yes")
-    assert "3 replies: 0 already judged" in told
-    assert f"3 to judge with '{past.judge}' (openai/judge-test)" in told
-    assert "about $0.00" in told
-    assert "3 judged, cost $0.00" in told
+    output = past.run("--yes")
+    assert "3 replies: 0 already judged" in output
+    assert f"3 to judge with '{past.judge}' (openai/judge-test)" in output
+    assert "about $0.00" in output
+    assert "3 judged, cost $0.00" in output
     assert past.scored == 3
     row = Score.objects.filter(judge=past.judge).first()
     assert (row.agent, row.user_id, row.value) == (past.agent, past.user_id, row.value)
 
 
-def test_second_run_continues(past, obliging):
+def test_second_run_continues(past, judge_model):
     past.replied(2)
     past.run("--yes", "--limit", "1")
     assert past.scored == 1
-    told = past.run("--yes")
-    assert "2 replies: 1 already judged" in told
-    assert "1 judged, cost" in told
+    output = past.run("--yes")
+    assert "2 replies: 1 already judged" in output
+    assert "1 judged, cost" in output
     assert past.scored == 2
-    asked = len(obliging.requests)
+    asked = len(judge_model.requests)
     assert "nothing to judge" in past.run("--yes")
-    assert len(obliging.requests) == asked
+    assert len(judge_model.requests) == asked
 
 
-def test_newest_replies_are_scored_first(past, obliging):
+def test_newest_replies_are_scored_first(past, judge_model):
     past.replied(3)
     past.run("--yes", "--limit", "1")
-    (request,) = obliging.requests
+    (request,) = judge_model.requests
     assert "Which town? 2" in request.body["messages"][-1]["content"]
 
 
-def test_run_can_be_interrupted_and_continued(past, obliging, monkeypatch):
+def test_run_can_be_interrupted_and_continued(past, judge_model, monkeypatch):
     past.replied(3)
-    obliging.hang("headers")
-    interrupt_once(lambda: bool(obliging.requests), monkeypatch)
+    judge_model.hang("headers")
+    interrupt_once(lambda: bool(judge_model.requests), monkeypatch)
     with pytest.raises(CommandError, match="run it again to continue") as caught:
         past.run("--yes")
     assert caught.value.returncode == 130
@@ -135,35 +138,35 @@ def test_run_can_be_interrupted_and_continued(past, obliging, monkeypatch):
 
 
 def interrupt_once(is_time: Callable[[], bool], monkeypatch) -> None:
-    """Press Ctrl-C as soon as something is so."""
+    """Press Ctrl-C once a condition is true."""
     sleep, pressed = time.sleep, []
 
     def sleeping(seconds: float) -> None:
         sleep(seconds)
-        # As of a real one, no other thread that sleeps hears of it.
+        # Like a real signal, it reaches only the main thread.
         here = threading.current_thread() is threading.main_thread()
         if here and is_time() and not pressed:
             pressed.append(True)
             raise KeyboardInterrupt
 
     monkeypatch.setattr(judge.time, "sleep", sleeping)
-    # What hangs is not waited for.
+    # Do not wait for the hanging call.
     monkeypatch.setattr(service, "DRAIN_SECONDS", 0.1)
 
 
-def test_queued_judgement_is_not_repeated(past, obliging):
+def test_queued_judgement_is_not_repeated(past, judge_model):
     past.replied()
     backlog = past_replies.find_backlog(past.judge, [past.agent], since=AT)
     past_replies.enqueue(past.judge, backlog.pending)
-    told = past.run("--yes")
-    assert "1 in progress" in told
-    assert "1 judged" in told
-    assert len(obliging.requests) == 1
+    output = past.run("--yes")
+    assert "1 in progress" in output
+    assert "1 judged" in output
+    assert len(judge_model.requests) == 1
 
 
-def test_incomplete_replies_are_not_judged(past, obliging):
-    for how in ("cancelled", "error", "tool_calls"):
-        past.replied(how=how)
+def test_incomplete_replies_are_not_judged(past, judge_model):
+    for finish_reason in ("cancelled", "error", "tool_calls"):
+        past.replied(finish_reason=finish_reason)
     past.replied(text="")
     assert "0 replies" in past.run("--yes")
 
@@ -197,10 +200,10 @@ def test_unknown_price_is_shown(past, configure, fake):
     assert "1 judged, cost unknown" in past.run("--yes")
 
 
-def test_sample_is_deterministic(past, obliging):
+def test_sample_is_deterministic(past, judge_model):
     past.replied(30)
-    told = past.run("--dry-run", "--sample", "0.5")
-    count = int(told.split(" replies")[0])
+    output = past.run("--dry-run", "--sample", "0.5")
+    count = int(output.split(" replies")[0])
     assert 3 <= count <= 27
     past.run("--yes", "--sample", "0.5")
     assert past.scored == count
@@ -216,16 +219,16 @@ def test_failed_judgement_is_retried_on_request(past, fake):
     fake.default = ScriptedAnswer([answer(accuracy=8, tone=6)])
     rows = Task.objects.filter(origin=f"judge:{past.judge}")
     assert lifecycle.requeue(rows.values_list("pk", flat=True)) == 2
-    # What was paid was paid.
+    # The cost of earlier attempts is kept.
     assert {run_results.read_result(task).calls for task in rows} == {2}
     rows.update(state="errored")
-    told = past.run("--yes")
-    assert "2 failed" in told
-    assert "nothing to judge; --retry includes the failed ones" in told
+    output = past.run("--yes")
+    assert "2 failed" in output
+    assert "nothing to judge; --retry includes the failed ones" in output
     before = sum(run_results.read_result(task).cost_micro_usd for task in rows.all())
-    told = past.run("--yes", "--retry")
+    output = past.run("--yes", "--retry")
     after = sum(run_results.read_result(task).cost_micro_usd for task in rows.all())
-    assert f"2 judged, cost ${money.format_usd(after - before)}" in told
+    assert f"2 judged, cost ${money.format_usd(after - before)}" in output
     assert past.scored == 2
 
 
@@ -246,12 +249,12 @@ def test_limit_applies_to_retries(past, fake):
     assert past.scored == 2
 
 
-def test_agent_without_the_judge_may_be_named(past, obliging):
+def test_agent_without_the_judge_may_be_named(past, judge_model):
     past.replied(2)
-    told = StringIO()
+    output = StringIO()
     named = ("--judge", "safety", "--agent", past.agent, "--dry-run")
-    call_command("judge", *named, stdout=told)
-    assert "2 to judge with 'safety'" in told.getvalue()
+    call_command("judge", *named, stdout=output)
+    assert "2 to judge with 'safety'" in output.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -271,10 +274,10 @@ def test_invalid_arguments_are_refused(server, configure, args, message):
         call_command("judge", *args, stdout=StringIO())
 
 
-# What came of it.
+# manage.py scores
 
 
-def shown(*args: str) -> str:
+def run_scores(*args: str) -> str:
     out = StringIO()
     call_command("scores", *args, stdout=out)
     return out.getvalue()
@@ -285,12 +288,12 @@ def test_scores_are_shown_by_agent_and_criterion(past, fake):
     for accuracy, tone in ((10, 6), (8, 6), (3, 6)):
         fake.reply(answer(accuracy=accuracy, tone=tone))
     past.run("--yes")
-    table = [line.split() for line in shown("--agent", past.agent).splitlines()]
+    table = [line.split() for line in run_scores("--agent", past.agent).splitlines()]
     assert [past.agent, past.judge, "accuracy", "3", "7.00", "3.61", "3", "10"] in table
     assert [past.agent, past.judge, "tone", "3", "6.00", "0.00", "6", "6"] in table
-    told = json.loads(shown("--judge", past.judge, "--json"))
-    assert [line["criterion"] for line in told["scores"]] == ["accuracy", "tone"]
-    (judge,) = told["judges"]
+    output = json.loads(run_scores("--judge", past.judge, "--json"))
+    assert [line["criterion"] for line in output["scores"]] == ["accuracy", "tone"]
+    (judge,) = output["judges"]
     assert (judge["selected"], judge["done"], judge["failed"]) == (3, 3, 0)
     assert judge["cost_usd"] > 0
 
@@ -300,15 +303,15 @@ def test_failures_and_their_reasons_are_shown(past, fake):
     fake.default = ScriptedAnswer(["I would rather not."])
     with pytest.raises(CommandError):
         past.run("--yes")
-    told = shown("--judge", past.judge)
-    assert told.startswith("judge tasks:\n")
-    assert "could not be read" in told
-    (judge,) = json.loads(shown("--judge", past.judge, "--json"))["judges"]
+    output = run_scores("--judge", past.judge)
+    assert output.startswith("judge tasks:\n")
+    assert "could not be read" in output
+    (judge,) = json.loads(run_scores("--judge", past.judge, "--json"))["judges"]
     assert (judge["failed"], judge["calls"]) == (1, 2)
-    # It was paid for all the same.
+    # Failed attempts are paid, too.
     assert judge["cost_usd"] > 0
     Task.objects.filter(kind="judge").update(error="\x1b[2J said the model")
-    assert "failed: \\x1b[2J said the model" in shown("--judge", past.judge)
+    assert "failed: \\x1b[2J said the model" in run_scores("--judge", past.judge)
 
 
 def test_user_feedback_is_shown(past):
@@ -322,9 +325,12 @@ def test_user_feedback_is_shown(past):
             created_at=AT,
             updated_at=AT,
         )
-    table = [line.split() for line in shown("--agent", past.agent).splitlines()]
+    table = [line.split() for line in run_scores("--agent", past.agent).splitlines()]
     assert [past.agent, "1", "9.00", "1", "1", "0"] in table
 
 
 def test_empty_result_says_nothing_was_judged(past):
-    assert shown("--agent", past.agent) == "no scores, feedback or judge tasks found\n"
+    assert (
+        run_scores("--agent", past.agent)
+        == "no scores, feedback or judge tasks found\n"
+    )

@@ -1,4 +1,4 @@
-"""Replies are judged in the background, and the scores stored."""
+"""Judge tasks: scores, costs, retries and failures."""
 
 from datetime import UTC, datetime
 
@@ -97,7 +97,7 @@ def test_task_result_shows_usage_and_cost(
 
 @pytest.fixture
 def expenses():
-    """Return what was spent on judges since, each as its judge, calls and cost."""
+    """Return a function that lists new expenses: judge, calls, cost."""
     before = Expense.objects.aggregate(last=Max("pk"))["last"] or 0
 
     def expenses() -> list[tuple[str, int, int | None]]:
@@ -123,7 +123,7 @@ def test_judge_cost_is_recorded_outside_limits(
     row = Expense.objects.latest("pk")
     assert (row.provider, row.model) == ("openai", "judge-test")
     assert (row.input_tokens, row.output_tokens, row.reasoning_tokens) == (7, 3, 0)
-    # The judge alone would be beyond the day.
+    # The judge's usage alone would exceed the daily limit.
     assert client.chat.completions.create(**request)
 
 
@@ -210,7 +210,7 @@ def test_unreadable_answers_fail_the_task(
     assert "judge 'quality': judge-test's answer could not be read" in task.error
     assert scores_of(user_id) == {}
     assert len(judge_requests(fake)) == 2
-    # What was paid is known; what the model said is in no log.
+    # The cost is stored; the model's text is not logged.
     assert receipt_of(task)["calls"] == 2
     assert expenses() == [("quality", 2, None)]
     assert "Secretville" not in caplog.text
@@ -229,7 +229,7 @@ def test_prompt_injection_in_a_reply_is_quoted(
     assert scores_of(user_id)["quality.accuracy"] == 9
 
 
-# Providers that fail.
+# Provider failures.
 
 
 def test_busy_provider_is_retried(worker, judge, client, user, user_id):
@@ -319,7 +319,7 @@ def test_judge_call_times_out(worker, judge, fake, configure, client, user, user
     worker.kick()
     task = wait_for(task, lambda row: row.failures == 1)
     assert "did not answer within 0.05 seconds" in task.error
-    # It may have been too late for it to ask anything.
+    # The timeout may have come before the call.
     fake.wait(lambda: all(request.aborted for request in judge_requests(fake)))
 
 
@@ -336,7 +336,7 @@ def test_native_provider_receives_the_schema(
     assert request.body["max_tokens"] == 77
 
 
-# What is gone meanwhile.
+# Judges, turns and users that were removed meanwhile.
 
 
 def test_removed_judge_is_skipped(worker, judge, configure, client, user, user_id):

@@ -36,7 +36,7 @@ JUDGED = AgentConfig(name="judged", provider="openai", model="m", judges=("quali
 PARIS = judge_context.build_context((), [Message("user", "The capital?")], "Paris.")
 
 
-def test_agent_without_judges_costs_no_query():
+def test_agent_without_judges_costs_no_query(database):
     plain = AgentConfig(name="a", provider="openai", model="m")
     ended = SimpleNamespace(turn=SimpleNamespace(agent=plain))
     with CaptureQueriesContext(connection) as queries:
@@ -61,9 +61,9 @@ def test_incognito_chat_is_not_judged(
     assert tasks_of(user_id) == []
 
 
-@pytest.mark.parametrize("said", [[], ["  \n"]])
-def test_empty_reply_is_not_judged(worker, fake, server, user, user_id, said):
-    fake.reply(*said)
+@pytest.mark.parametrize("deltas", [[], ["  \n"]])
+def test_empty_reply_is_not_judged(worker, fake, server, user, user_id, deltas):
+    fake.reply(*deltas)
     assert post(server, body(user, agent="judged")).status_code == 200
     assert tasks_of(user_id) == []
 

@@ -1,4 +1,4 @@
-"""Scores are stored once, and their means read from an index."""
+"""Storage of scores, and means from an index."""
 
 import statistics
 import uuid
@@ -23,7 +23,9 @@ def judge() -> str:
     return f"judge-{uuid.uuid4().hex[:8]}"
 
 
-def put(judge: str, value: int, *, agent="a", experiment="", turn_id=None, **more):
+def store_score(
+    judge: str, value: int, *, agent="a", experiment="", turn_id=None, **more
+):
     judged = JudgedReply(
         turn_id or new_turn_id(),
         more.get("user_id", UserId(uuid.uuid4())),
@@ -36,8 +38,8 @@ def put(judge: str, value: int, *, agent="a", experiment="", turn_id=None, **mor
 def test_means_and_variances_match_the_scores(judge):
     values = [0, 3, 7, 10, 10, 4]
     for value in values:
-        put(judge, value)
-    put(judge, 2, agent="b")
+        store_score(judge, value)
+    store_score(judge, 2, agent="b")
     found = scores.stats_by_agent(judge, "tone", ["a", "b", "c"], since=None)
     assert found.keys() == {"a", "b"}
     assert found["a"].mean == pytest.approx(statistics.mean(values))
@@ -51,8 +53,8 @@ def test_stats_without_scores_are_zero():
 
 
 def test_stats_are_filtered_by_time_and_experiment(judge):
-    put(judge, 1)
-    put(judge, 5, experiment="trial")
+    store_score(judge, 1)
+    store_score(judge, 5, experiment="trial")
     now = datetime.now(UTC)
     assert scores.stats_by_agent(judge, "tone", ["a"])["a"].count == 2
     trial = scores.stats_by_agent(judge, "tone", ["a"], since=None, experiment="trial")
@@ -80,7 +82,7 @@ def test_means_are_one_query_over_a_covering_index(judge, experiment):
 
 
 def test_repeated_judgement_replaces_the_score(judge):
-    first = put(judge, 3)
+    first = store_score(judge, 3)
     scores.store_scores(first, {"tone": JudgeResult(9, "On second thought.")})
     (row,) = scores.scores_of_turns([first.turn_id])
     assert (row.value, row.reasoning) == (9, "On second thought.")
@@ -88,9 +90,9 @@ def test_repeated_judgement_replaces_the_score(judge):
 
 def test_scores_of_turns_are_grouped_by_turn_judge_and_criterion(judge):
     turn = new_turn_id()
-    put(f"{judge}-z", 3, turn_id=turn)
-    put(f"{judge}-a", 4, turn_id=turn)
-    put(judge, 5)
+    store_score(f"{judge}-z", 3, turn_id=turn)
+    store_score(f"{judge}-a", 4, turn_id=turn)
+    store_score(judge, 5)
     found = [(row.judge, row.value) for row in scores.scores_of_turns([turn])]
     assert found == [(f"{judge}-a", 4), (f"{judge}-z", 3)]
     assert scores.scores_of_turns([]) == []
@@ -99,7 +101,7 @@ def test_scores_of_turns_are_grouped_by_turn_judge_and_criterion(judge):
 def test_newest_scores_of_a_user_come_first(judge):
     user_id = UserId(uuid.uuid4())
     for value in (1, 2, 3):
-        put(judge, value, user_id=user_id)
+        store_score(judge, value, user_id=user_id)
     assert [row.value for row in scores.recent_scores(user_id, 2)] == [3, 2]
     (line,) = scores.summarize_scores(user_id=user_id)
     assert (line.stats, line.lowest, line.highest) == (ScoreStats(3, 6, 14), 1, 3)
@@ -108,7 +110,7 @@ def test_newest_scores_of_a_user_come_first(judge):
 def test_agent_mean_covers_all_its_judges(judge):
     agent = f"of {judge}"
     for name, value in ((judge, 3), (judge, 4), (f"{judge}-z", 8)):
-        put(name, value, agent=agent)
+        store_score(name, value, agent=agent)
     assert scores.overall_stats_by_agent(AT)[agent] == ScoreStats(3, 15, 89)
     assert agent not in scores.overall_stats_by_agent(
         datetime.now(UTC) + timedelta(hours=1)
@@ -118,14 +120,14 @@ def test_agent_mean_covers_all_its_judges(judge):
 @pytest.mark.parametrize("value", [-1, 11])
 def test_score_beyond_the_scale_is_refused(judge, value):
     with pytest.raises(IntegrityError), transaction.atomic():
-        put(judge, value)
+        store_score(judge, value)
     assert not Score.objects.filter(judge=judge).exists()
 
 
 @pytest.mark.parametrize(
-    "said", [{}, {"score": 5, "thumb": "up"}, {"score": 11}, {"thumb": "sid"}]
+    "rating", [{}, {"score": 5, "thumb": "up"}, {"score": 11}, {"thumb": "sid"}]
 )
-def test_feedback_requires_a_score_or_a_thumb(said):
+def test_feedback_requires_a_score_or_a_thumb(rating):
     with pytest.raises(IntegrityError), transaction.atomic():
         Feedback.objects.create(
             user_id=uuid.uuid4(),
@@ -133,5 +135,5 @@ def test_feedback_requires_a_score_or_a_thumb(said):
             agent="a",
             created_at=AT,
             updated_at=AT,
-            **said,
+            **rating,
         )

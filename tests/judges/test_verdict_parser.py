@@ -1,4 +1,4 @@
-"""Answers of judges are read as models write them."""
+"""Parsing of judges' answers in the forms that models produce."""
 
 import json
 
@@ -31,7 +31,7 @@ def scores(text: str, criteria=TWO) -> dict[str, int]:
         json.dumps({"scores": json.loads(BOTH)}),
         BOTH.replace("accuracy", "Accuracy").replace("tone", " TONE "),
         '{"tone": 7, "accuracy": 9, "humour": 2}',
-        # Said twice, and alike.
+        # Twice, with equal scores.
         f"{BOTH}\n```json\n{BOTH}\n```",
     ],
 )
@@ -40,7 +40,7 @@ def test_surrounding_text_is_ignored(text):
 
 
 @pytest.mark.parametrize(
-    ("written", "score"),
+    ("text", "score"),
     [
         *((0, 0), (10, 10), (7, 7), (7.0, 7), (7.4, 7), (7.5, 8), (8.5, 9), (-0.0, 0)),
         *((-3, 0), (11, 10), (85, 10), (1e300, 10)),
@@ -48,22 +48,22 @@ def test_surrounding_text_is_ignored(text):
         *(("8/10", 8), ("8 / 10", 8), ("8 out of 10", 8), ("4/5", 8), ("80/100", 8)),
     ],
 )
-def test_scores_are_whole_numbers_from_0_to_10(written, score):
-    assert scores(answer(accuracy=written, tone=5))["accuracy"] == score
+def test_scores_are_whole_numbers_from_0_to_10(text, score):
+    assert scores(answer(accuracy=text, tone=5))["accuracy"] == score
 
 
 @pytest.mark.parametrize(
-    "written",
+    "text",
     [
         *(None, True, False, "", "high", "ten", "8/0", [8], {"value": 8}, "8 or 9"),
         *("NaN", f"{'9' * 400}/{'9' * 400}"),
     ],
 )
-def test_non_numeric_score_is_refused(written):
+def test_non_numeric_score_is_refused(text):
     with pytest.raises(
         ResultUnreadable, match="the score of 'accuracy' is not a number"
     ):
-        verdict_parser.parse_results(answer(accuracy=written, tone=5), TWO)
+        verdict_parser.parse_results(answer(accuracy=text, tone=5), TWO)
 
 
 def test_missing_criterion_is_named():
@@ -90,8 +90,8 @@ def test_conflicting_quoted_scores_are_refused():
 
 
 def test_reasoning_is_one_storable_line():
-    said = {"score": 5, "reasoning": "It is\n  fine\0\ud800. " + "x" * 5_000}
-    text = json.dumps({"accuracy": said, "tone": 5})
+    value = {"score": 5, "reasoning": "It is\n  fine\0\ud800. " + "x" * 5_000}
+    text = json.dumps({"accuracy": value, "tone": 5})
     verdicts = verdict_parser.parse_results(text.replace("\\ud800", "?"), TWO)
     assert verdicts["accuracy"].reasoning.startswith("It is fine\ufffd?. xxx")
     assert len(verdicts["accuracy"].reasoning) == verdict_parser.MAX_REASONING
@@ -101,9 +101,9 @@ def test_reasoning_is_one_storable_line():
 def test_reasoning_is_redacted_before_truncation():
     redaction.register_secrets(["q7Vd2mXw9Lr4TzK8bNf3HcYs"])
     before = "x" * (verdict_parser.MAX_REASONING - 10)
-    said = {"score": 5, "reasoning": f"{before}q7Vd2mXw9Lr4TzK8bNf3HcYs"}
+    value = {"score": 5, "reasoning": f"{before}q7Vd2mXw9Lr4TzK8bNf3HcYs"}
     verdicts = verdict_parser.parse_results(
-        json.dumps({"accuracy": said, "tone": 5}), TWO
+        json.dumps({"accuracy": value, "tone": 5}), TWO
     )
     assert verdicts["accuracy"].reasoning == f"{before}[redacted]"
 

@@ -21,7 +21,7 @@ from telemetry.live_turns import running_turn_serializer as told_of
 from telemetry.live_turns.active_turns import ACTIVE_TURNS, ActiveTurns
 from tests.conftest import CONFIG, serve
 from tests.gateway.calls import basic
-from tests.telemetry.test_active_turns import a_turn
+from tests.telemetry.test_active_turns import make_turn
 from tests.turns.test_live_turns import ask
 
 pytestmark = pytest.mark.database
@@ -266,7 +266,7 @@ async def test_silent_process_is_removed(monkeypatch):
 
 
 def running_turn():
-    return told_of.serialize_turn(a_turn())
+    return told_of.serialize_turn(make_turn())
 
 
 def test_server_shutdown_closes_websockets(database):

@@ -1,4 +1,4 @@
-"""Turns to record, as they might have been."""
+"""Sample turns and calls to store."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ SETTINGS = TelemetryConfig()
 
 
 def model_call(agent: str = "assistant", **fields: Any) -> ModelCall:
-    """A call of a model that went well."""
+    """Return a successful model call."""
     given = {
         "started_at": NOON,
         "seconds": 0.5,
@@ -30,7 +30,7 @@ def model_call(agent: str = "assistant", **fields: Any) -> ModelCall:
 
 
 def tool_call(name: str = "add", *calls: Call, **fields: Any) -> TracedToolCall:
-    """A call of a tool that went well, with what was called within it."""
+    """Return a successful tool call that contains `calls`."""
     given = {
         "kind": "mcp",
         "arguments": '{"a": 1}',
@@ -45,7 +45,7 @@ def tool_call(name: str = "add", *calls: Call, **fields: Any) -> TracedToolCall:
 
 
 def make_record(*calls: Call, **fields: Any) -> TurnRecord:
-    """A turn that called these."""
+    """Return the record of a turn with these calls."""
     given = {
         "turn_id": new_turn_id(),
         "user_id": UserId(uuid.uuid4()),
@@ -71,7 +71,7 @@ def make_record(*calls: Call, **fields: Any) -> TurnRecord:
 
 
 def store_turn(*calls: Call, **fields: Any) -> TurnRecord:
-    """Keep a turn."""
+    """Store a turn, and return its record."""
     made = make_record(*calls, **fields)
     turn_store.insert(made, SETTINGS)
     return made
@@ -82,7 +82,7 @@ def settings(**fields: Any) -> TelemetryConfig:
 
 
 def nested_calls() -> list[Call]:
-    """Calls of all kinds: side by side, within each other, broken off, failed."""
+    """Return calls of all kinds: in sequence, nested, interrupted, failed."""
     return [
         model_call(finish_reason="tool_calls"),
         tool_call("add"),

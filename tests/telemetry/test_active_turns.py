@@ -1,4 +1,4 @@
-"""What is shown of turns that run: by the board alone, and by turns themselves."""
+"""The registry of running turns, and their JSON for viewers."""
 
 import uuid
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from telemetry.live_turns.active_turns import ActiveTurn, ActiveTurns, ChangeFla
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def a_turn(turn_id=None, *, calls=(), said="What is new?"):
+def make_turn(turn_id=None, *, calls=(), text="What is new?"):
     return ActiveTurn(
         turn_id=TurnId(turn_id or uuid.uuid4()),
         user_id=UserId(uuid.UUID(int=7)),
@@ -19,7 +19,7 @@ def a_turn(turn_id=None, *, calls=(), said="What is new?"):
         agent="anna",
         experiment="",
         origin="chat",
-        user_message=said,
+        user_message=text,
         is_streamed=True,
         started_at=AT,
         calls=list(calls),
@@ -27,80 +27,80 @@ def a_turn(turn_id=None, *, calls=(), said="What is new?"):
 
 
 def test_turn_is_listed_until_unregistered():
-    shown = ActiveTurns()
-    turn = a_turn()
-    shown.register(turn.turn_id, lambda: turn)
-    assert shown.list_turns() == [turn]
-    shown.unregister(turn.turn_id)
-    assert (shown.list_turns(), shown.count()) == ([], 0)
+    turns = ActiveTurns()
+    turn = make_turn()
+    turns.register(turn.turn_id, lambda: turn)
+    assert turns.list_turns() == [turn]
+    turns.unregister(turn.turn_id)
+    assert (turns.list_turns(), turns.count()) == ([], 0)
 
 
 def test_turn_is_read_only_when_listed():
-    shown = ActiveTurns()
+    turns = ActiveTurns()
 
-    def look():
+    def read_turn():
         raise AssertionError("nobody asked")
 
-    shown.register(TurnId(uuid.uuid4()), look)
-    assert shown.count() == 1
+    turns.register(TurnId(uuid.uuid4()), read_turn)
+    assert turns.count() == 1
 
 
 def test_changes_are_reported_once():
-    shown = ActiveTurns()
-    turn = a_turn()
-    assert shown.take_changes() == ChangeFlags(
+    turns = ActiveTurns()
+    turn = make_turn()
+    assert turns.take_changes() == ChangeFlags(
         has_ended_turns=False, has_changed_tasks=False
     )
-    shown.register(turn.turn_id, lambda: turn)
-    shown.unregister(turn.turn_id)
-    assert shown.take_changes() == ChangeFlags(
+    turns.register(turn.turn_id, lambda: turn)
+    turns.unregister(turn.turn_id)
+    assert turns.take_changes() == ChangeFlags(
         has_ended_turns=True, has_changed_tasks=False
     )
-    shown.mark_tasks_changed()
-    assert shown.take_changes() == ChangeFlags(
+    turns.mark_tasks_changed()
+    assert turns.take_changes() == ChangeFlags(
         has_ended_turns=False, has_changed_tasks=True
     )
-    assert shown.take_changes() == ChangeFlags(
+    assert turns.take_changes() == ChangeFlags(
         has_ended_turns=False, has_changed_tasks=False
     )
 
 
 def test_unregistering_an_unknown_turn_is_no_change():
-    shown = ActiveTurns()
-    shown.unregister(TurnId(uuid.uuid4()))
-    assert not shown.take_changes().has_ended_turns
+    turns = ActiveTurns()
+    turns.unregister(TurnId(uuid.uuid4()))
+    assert not turns.take_changes().has_ended_turns
 
 
 def test_watching_ends_after_its_time():
     now = [0.0]
-    shown = ActiveTurns(clock=lambda: now[0])
-    assert not shown.is_watched()
-    shown.watch(5)
-    shown.watch(3)
+    turns = ActiveTurns(clock=lambda: now[0])
+    assert not turns.is_watched()
+    turns.watch(5)
+    turns.watch(3)
     now[0] = 4.9
-    assert shown.is_watched()
+    assert turns.is_watched()
     now[0] = 5.0
-    assert not shown.is_watched()
+    assert not turns.is_watched()
 
 
 def test_newest_turns_are_listed_up_to_the_maximum():
-    shown = ActiveTurns()
-    turns = [a_turn() for _ in range(active_turns.MAX_LISTED + 5)]
-    for turn in turns:
-        shown.register(turn.turn_id, lambda turn=turn: turn)
-    assert shown.list_turns() == turns[5:]
-    assert shown.count() == len(turns)
+    turns = ActiveTurns()
+    running = [make_turn() for _ in range(active_turns.MAX_LISTED + 5)]
+    for turn in running:
+        turns.register(turn.turn_id, lambda turn=turn: turn)
+    assert turns.list_turns() == running[5:]
+    assert turns.count() == len(running)
 
 
-# What is told of a turn.
+# Serialization.
 
 
 def test_running_turn_shows_what_it_waits_for():
-    turn = a_turn()
+    turn = make_turn()
 
     def what():
-        told = running_turn_serializer.serialize_turn(turn)["current_step"]
-        return told["kind"], told["names"]
+        state = running_turn_serializer.serialize_turn(turn)["current_step"]
+        return state["kind"], state["names"]
 
     assert what() == ("start", [])
     model = ModelCall("anna", "openai", "gpt-test")
@@ -122,32 +122,32 @@ def test_nested_calls_are_shown():
     inner.end(error="it\nis down")
     model = ModelCall("bob", "openai", "gpt-small")
     outer.calls += [inner, model]
-    told = running_turn_serializer.serialize_turn(a_turn(calls=[outer]))
-    (call,) = told["calls"]
+    state = running_turn_serializer.serialize_turn(make_turn(calls=[outer]))
+    (call,) = state["calls"]
     assert (call["name"], call["kind"], call["target"]) == ("helper", "subagent", "bob")
     assert call["state"] == "running"
     assert call["current_step"]["names"] == ["gpt-small"]
     (within,) = call["calls"]
     assert (within["state"], within["error"]) == ("error", "it is down")
-    assert told["model_calls"] == 1
-    assert "secrets" not in str(told)
+    assert state["model_calls"] == 1
+    assert "secrets" not in str(state)
 
 
 def test_client_tool_call_is_not_shown_as_running():
-    told = running_turn_serializer.serialize_turn(
-        a_turn(calls=[TracedToolCall("ask", "client", "{}", id="call_1")])
+    state = running_turn_serializer.serialize_turn(
+        make_turn(calls=[TracedToolCall("ask", "client", "{}", id="call_1")])
     )
-    assert told["calls"][0]["state"] == "ok"
-    assert told["current_step"]["kind"] == "end"
+    assert state["calls"][0]["state"] == "ok"
+    assert state["current_step"]["kind"] == "end"
 
 
 def test_message_is_one_short_line_without_secrets():
-    said = f"my key is sk-{'a' * 40}\nand more " + "x" * 1000
-    told = running_turn_serializer.serialize_turn(a_turn(said=said))["user_message"]
-    assert "sk-a" not in told
-    assert "\n" not in told
-    assert len(told) == running_turn_serializer.MAX_MESSAGE_LENGTH
-    assert told.endswith("…")
+    text = f"my key is sk-{'a' * 40}\nand more " + "x" * 1000
+    state = running_turn_serializer.serialize_turn(make_turn(text=text))["user_message"]
+    assert "sk-a" not in state
+    assert "\n" not in state
+    assert len(state) == running_turn_serializer.MAX_MESSAGE_LENGTH
+    assert state.endswith("…")
 
 
 def test_newest_calls_are_listed_up_to_the_maximum():
@@ -155,6 +155,6 @@ def test_newest_calls_are_listed_up_to_the_maximum():
         TracedToolCall(f"tool{n}", "mcp", "{}")
         for n in range(running_turn_serializer.MAX_CALLS + 3)
     ]
-    told = running_turn_serializer.serialize_turn(a_turn(calls=calls))
-    assert told["tool_calls"] == len(calls)
-    assert [call["name"] for call in told["calls"]] == [c.name for c in calls[3:]]
+    state = running_turn_serializer.serialize_turn(make_turn(calls=calls))
+    assert state["tool_calls"] == len(calls)
+    assert [call["name"] for call in state["calls"]] == [c.name for c in calls[3:]]

@@ -1,4 +1,4 @@
-"""What clients answer is put where they were asked, once."""
+"""Results of clients' tools are stored with their calls, once."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -20,110 +20,119 @@ def owner() -> UserId:
     return UserId(uuid.uuid4())
 
 
-def asked(call_id: str = "call_1", **fields):
-    """A call that a client was handed."""
+def client_call(call_id: str = "call_1", **fields):
+    """Return a call of a client's tool."""
     given = {"kind": "client", "id": call_id, "result": None, "seconds": None}
     begun = datetime.now(UTC) - SECOND
     return tool_call("look", **{**given, "started_at": begun, **fields})
 
 
-def ask(owner, *calls, before: timedelta = timedelta(), **fields):
-    """Keep a turn that began so long ago; without calls, with one that waits."""
-    calls = calls or (asked(),)
+def store_turn_with_calls(owner, *calls, before: timedelta = timedelta(), **fields):
+    """Store a turn that began `before` ago; the default call waits for its result."""
+    calls = calls or (client_call(),)
     return store_turn(*calls, user_id=owner, started_at=NOW - before, **fields)
 
 
-def answer(owner, results, **fields) -> None:
+def store_results(owner, results, **fields) -> None:
     client_tool_results.store_results(owner, results, settings(**fields))
 
 
-def told(turn) -> list[str | None]:
+def results_of(turn) -> list[str | None]:
     return [call.result for call in turn_store.load_record(turn.turn_id).calls]
 
 
 def test_results_are_stored_with_their_duration(owner):
-    turn = ask(owner, asked("a"), asked("b"), asked("c"))
-    answer(owner, {"a": "blue", "b": "", "other": "no"})
-    assert told(turn) == ["blue", "", None]
+    turn = store_turn_with_calls(
+        owner, client_call("a"), client_call("b"), client_call("c")
+    )
+    store_results(owner, {"a": "blue", "b": "", "other": "no"})
+    assert results_of(turn) == ["blue", "", None]
     first, _, third = turn_store.load_record(turn.turn_id).calls
     assert 1 <= first.seconds < 60
     assert third.seconds is None
 
 
 def test_first_answer_is_kept(owner):
-    turn = ask(owner)
-    answer(owner, {"call_1": "blue"})
-    answer(owner, {"call_1": "not blue"})
-    assert told(turn) == ["blue"]
+    turn = store_turn_with_calls(owner)
+    store_results(owner, {"call_1": "blue"})
+    store_results(owner, {"call_1": "not blue"})
+    assert results_of(turn) == ["blue"]
 
 
 def test_first_of_two_concurrent_answers_is_kept(owner, monkeypatch):
-    turn = ask(owner)
+    turn = store_turn_with_calls(owner)
 
-    def payload(said, most_bytes):
+    def payload(text, most_bytes):
         ToolCall.objects.filter(turn=turn.turn_id).update(result="the other's")
-        return said
+        return text
 
     monkeypatch.setattr(stored_text, "truncate_payload", payload)
-    answer(owner, {"call_1": "mine"})
-    assert told(turn) == ["the other's"]
+    store_results(owner, {"call_1": "mine"})
+    assert results_of(turn) == ["the other's"]
 
 
 def test_only_client_calls_accept_client_results(owner):
-    turn = ask(owner, asked(kind="mcp"))
-    answer(owner, {"call_1": "blue"})
-    assert told(turn) == [None]
+    turn = store_turn_with_calls(owner, client_call(kind="mcp"))
+    store_results(owner, {"call_1": "blue"})
+    assert results_of(turn) == [None]
 
 
 def test_newest_of_calls_with_one_id_is_answered(owner):
-    """Some servers count the calls of each reply anew."""
-    older, newer = ask(owner, before=2 * SECOND), ask(owner, before=SECOND)
-    answer(owner, {"call_1": "blue"})
-    assert (told(older), told(newer)) == ([None], ["blue"])
+    """Some servers restart the numbering of calls with each reply."""
+    older, newer = (
+        store_turn_with_calls(owner, before=2 * SECOND),
+        store_turn_with_calls(owner, before=SECOND),
+    )
+    store_results(owner, {"call_1": "blue"})
+    assert (results_of(older), results_of(newer)) == ([None], ["blue"])
 
 
 def test_only_the_latest_turns_accept_answers(owner):
-    late = ask(
-        owner, asked("late"), before=client_tool_results.MAX_TURNS_SEARCHED * SECOND
-    )
-    kept = ask(
+    late = store_turn_with_calls(
         owner,
-        asked("kept"),
+        client_call("late"),
+        before=client_tool_results.MAX_TURNS_SEARCHED * SECOND,
+    )
+    kept = store_turn_with_calls(
+        owner,
+        client_call("kept"),
         before=(client_tool_results.MAX_TURNS_SEARCHED - 1) * SECOND,
     )
     for number in range(client_tool_results.MAX_TURNS_SEARCHED - 1):
-        ask(owner, tool_call(), before=number * SECOND)
-    answer(owner, {"late": "blue", "kept": "blue"})
-    assert (told(late), told(kept)) == ([None], ["blue"])
+        store_turn_with_calls(owner, tool_call(), before=number * SECOND)
+    store_results(owner, {"late": "blue", "kept": "blue"})
+    assert (results_of(late), results_of(kept)) == ([None], ["blue"])
 
 
 def test_turn_of_another_user_is_not_changed(owner):
-    turn = ask(owner)
-    answer(UserId(uuid.uuid4()), {"call_1": "blue"})
-    assert told(turn) == [None]
+    turn = store_turn_with_calls(owner)
+    store_results(UserId(uuid.uuid4()), {"call_1": "blue"})
+    assert results_of(turn) == [None]
 
 
 def test_disabled_telemetry_stores_no_results(owner):
-    turn = ask(owner)
-    answer(owner, {"call_1": "blue"}, enabled=False)
-    assert told(turn) == [None]
+    turn = store_turn_with_calls(owner)
+    store_results(owner, {"call_1": "blue"}, enabled=False)
+    assert results_of(turn) == [None]
 
 
 def test_long_result_is_truncated(owner):
-    turn = ask(owner)
-    answer(owner, {"call_1": "x" * 300}, max_payload_bytes=256)
-    [result] = told(turn)
+    turn = store_turn_with_calls(owner)
+    store_results(owner, {"call_1": "x" * 300}, max_payload_bytes=256)
+    [result] = results_of(turn)
     assert len(result.encode()) == 256
     assert result.endswith("(cut: 300 bytes)")
 
 
 def test_long_call_id_is_found_as_stored(owner):
-    turn = ask(owner, asked("é\0" + "x" * 300))
-    answer(owner, {"é\0" + "x" * 300: "blue"})
-    assert told(turn) == ["blue"]
+    turn = store_turn_with_calls(owner, client_call("é\0" + "x" * 300))
+    store_results(owner, {"é\0" + "x" * 300: "blue"})
+    assert results_of(turn) == ["blue"]
 
 
 def test_clock_set_back_gives_no_negative_duration(owner):
-    turn = ask(owner, asked(started_at=NOW + timedelta(hours=1)))
-    answer(owner, {"call_1": "blue"})
+    turn = store_turn_with_calls(
+        owner, client_call(started_at=NOW + timedelta(hours=1))
+    )
+    store_results(owner, {"call_1": "blue"})
     assert turn_store.load_record(turn.turn_id).calls[0].seconds == 0

@@ -1,4 +1,4 @@
-"""`telemetry:` is read as the documentation says, and refused where it is wrong."""
+"""`telemetry:` in the YAML: defaults as documented, and validation."""
 
 import re
 from collections.abc import Callable
@@ -34,10 +34,10 @@ def test_omitted_fields_have_documented_defaults(read, text):
 
 
 def test_every_switch_is_read(read):
-    told = read("{fmt: {enabled: false}, sqlite: {enabled: false, keep_days: 7}}")
-    assert (told.fmt.enabled, told.sqlite.enabled) == (False, False)
-    assert told.sqlite.keep_days == 7
-    assert told.sqlite.show_to_users is False
+    result = read("{fmt: {enabled: false}, sqlite: {enabled: false, keep_days: 7}}")
+    assert (result.fmt.enabled, result.sqlite.enabled) == (False, False)
+    assert result.sqlite.keep_days == 7
+    assert result.sqlite.show_to_users is False
     assert read("{sqlite: {show_to_users: true}}").sqlite.show_to_users is True
 
 
@@ -46,7 +46,7 @@ def test_unlimited_retention_is_accepted(read):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("{otlp: {endpoint: 'http://localhost:4317'}}", "'otlp' is not available in"),
         ("{fmt: {level: info}}", "'fmt.level' is not a known field"),
@@ -58,18 +58,18 @@ def test_unlimited_retention_is_accepted(read):
         ("{sql: {}}", "'sql' is not a known field; did you mean 'sqlite'"),
     ],
 )
-def test_invalid_field_is_named(read, text, says):
+def test_invalid_field_is_named(read, text, message):
     with pytest.raises(ConfigInvalid) as refused:
         read(text)
     [problem] = refused.value.problems
-    assert f"telemetry: {says}" in problem.message
+    assert f"telemetry: {message}" in problem.message
 
 
 # The documentation.
 
 
 def fields() -> dict[str, object]:
-    """Every field's default, under its dotted name."""
+    """Return the default of every field, by dotted name."""
     return {
         f"{block}.{name}": field.default
         for block, model in BLOCKS.items()
@@ -77,16 +77,18 @@ def fields() -> dict[str, object]:
     }
 
 
-def written(value: object) -> str:
+def format_default(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def test_fields_are_documented_with_defaults():
-    told = {
+    result = {
         row[0]: row[1] for row in table_rows("telemetry.md", "field of `telemetry`")
     }
-    expected = {f"`{name}`": f"`{written(value)}`" for name, value in fields().items()}
-    assert told == {**expected, "`otlp`": "none"}
+    expected = {
+        f"`{name}`": f"`{format_default(value)}`" for name, value in fields().items()
+    }
+    assert result == {**expected, "`otlp`": "none"}
     assert BLOCKS.keys() | {"otlp"} == TelemetryConfig.model_fields.keys()
 
 
@@ -104,5 +106,5 @@ def test_tour_starter_shows_every_field():
 
 
 def test_tool_kinds_are_documented():
-    told = {row[0].strip("`") for row in table_rows("telemetry.md", "`kind`")}
-    assert told == set(get_args(ToolKind))
+    result = {row[0].strip("`") for row in table_rows("telemetry.md", "`kind`")}
+    assert result == set(get_args(ToolKind))

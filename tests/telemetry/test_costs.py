@@ -30,11 +30,11 @@ from tests.access import actors
 from tests.telemetry import sample_turns
 from tests.telemetry.sample_turns import model_call, tool_call
 
-pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("empty_tables")]
 
 DAY = timedelta(days=1)
 THEN = datetime(2100, 1, 1, 12, tzinfo=UTC)
-"""After what all other tests keep."""
+"""Later than the turns of all other tests."""
 ADA, BOB = UserId(uuid.UUID(int=1)), UserId(uuid.UUID(int=2))
 
 YAML = """
@@ -45,14 +45,14 @@ telemetry: {sqlite: {keep_days: %s}}
 
 
 @pytest.fixture
-def alone(database: None) -> Iterator[None]:
-    """Nothing a test keeps is there afterwards."""
+def empty_tables(database: None) -> Iterator[None]:
+    """Rolls back all rows of a test."""
     with transaction.atomic():
         yield
         transaction.set_rollback(True)
 
 
-def asked(model: str, cost: int | None, prompt: int = 10, reply: int = 1):
+def priced_call(model: str, cost: int | None, prompt: int = 10, reply: int = 1):
     call = model_call(usage=Usage(prompt, reply), cost_micro_usd=cost)
     call.model = model
     return call
@@ -67,13 +67,17 @@ def store_turn(*calls: Call, **fields: Any) -> None:
     sample_turns.store_turn(*calls, **sums, **fields)
 
 
-def three_turns() -> None:
-    """One that cost 1,300, one of unknown cost beyond 7, one that failed."""
-    inner = tool_call("ask_writer", asked("large", 1_000, 50, 5), kind="subagent")
+def store_three_turns() -> None:
+    """Store a turn that cost 1,300, one of partly unknown cost, and a failed one."""
+    inner = tool_call("ask_writer", priced_call("large", 1_000, 50, 5), kind="subagent")
     store_turn(
-        asked("small", 300), inner, started_at=THEN, user_id=ADA, agent="assistant"
+        priced_call("small", 300),
+        inner,
+        started_at=THEN,
+        user_id=ADA,
+        agent="assistant",
     )
-    doubtful = asked("small", 7), asked("secret", None)
+    doubtful = priced_call("small", 7), priced_call("secret", None)
     store_turn(*doubtful, started_at=THEN + DAY, user_id=BOB, agent="writer")
     failed = model_call(usage=None, cost_micro_usd=None, error="503")
     store_turn(
@@ -82,7 +86,7 @@ def three_turns() -> None:
 
 
 def test_turn_counts_for_the_called_agent():
-    three_turns()
+    store_three_turns()
     assert cost_totals.totals_by("agent", THEN) == [
         CostTotal("assistant", 1, 0, 60, 6, 1_300),
         CostTotal("writer", 2, 1, 20, 2, 7),
@@ -90,7 +94,7 @@ def test_turn_counts_for_the_called_agent():
 
 
 def test_turn_counts_for_its_user_and_day():
-    three_turns()
+    store_three_turns()
     assert cost_totals.totals_by("user", THEN) == [
         CostTotal(str(ADA), 1, 0, 60, 6, 1_300),
         CostTotal(str(BOB), 2, 1, 20, 2, 7),
@@ -102,7 +106,7 @@ def test_turn_counts_for_its_user_and_day():
 
 
 def test_call_counts_for_its_model():
-    three_turns()
+    store_three_turns()
     assert cost_totals.totals_by("model", THEN) == [
         CostTotal("openai/large", 1, 0, 50, 5, 1_000),
         CostTotal("openai/small", 2, 0, 20, 2, 307),
@@ -115,14 +119,14 @@ def test_call_counts_for_its_model():
 
 def test_turns_with_and_without_a_token_are_separate():
     token = uuid.uuid4()
-    store_turn(asked("small", 5), started_at=THEN, token_id=token)
-    store_turn(asked("small", 9), started_at=THEN)
+    store_turn(priced_call("small", 5), started_at=THEN, token_id=token)
+    store_turn(priced_call("small", 9), started_at=THEN)
     found = [(s.key, s.micro_usd) for s in cost_totals.totals_by("token", THEN)]
     assert found == [(None, 9), (str(token), 5)]
 
 
 def test_grand_total_is_the_sum():
-    three_turns()
+    store_three_turns()
     assert cost_totals.grand_total(THEN) == CostTotal(None, 3, 1, 80, 8, 1_307)
     assert cost_totals.grand_total(THEN + DAY) == CostTotal(None, 2, 1, 20, 2, 7)
     assert cost_totals.grand_total(THEN + 2 * DAY) == CostTotal(None, 0, 0, 0, 0, 0)
@@ -131,29 +135,29 @@ def test_grand_total_is_the_sum():
 
 def test_days_are_in_utc():
     late = datetime(2100, 1, 1, 23, 59, 59, 999_999, tzinfo=UTC)
-    store_turn(asked("small", 5), started_at=late)
+    store_turn(priced_call("small", 5), started_at=late)
     assert [s.key for s in cost_totals.totals_by("day", THEN)] == ["2100-01-01"]
 
 
 def test_sums_beyond_float_precision_are_exact():
     for _ in range(3):
-        store_turn(asked("small", 2**53 + 1), started_at=THEN)
+        store_turn(priced_call("small", 2**53 + 1), started_at=THEN)
     assert cost_totals.grand_total(THEN).micro_usd == 3 * (2**53 + 1)
 
 
-def paid(cost: int | None, prompt: int = 100, model: str = "small") -> None:
-    """Keep what a judge took on the second day."""
+def store_expense(cost: int | None, prompt: int = 100, model: str = "small") -> None:
+    """Store an expense of a judge on the second day."""
     usage = Usage(prompt, 10)
-    told = JudgeExpense("quality", "writer", "openai", model, 1, usage, cost)
-    costs.record_expense(told, TelemetryConfig())
+    result = JudgeExpense("quality", "writer", "openai", model, 1, usage, cost)
+    costs.record_expense(result, TelemetryConfig())
     at = THEN + DAY
     Expense.objects.filter(pk=Expense.objects.latest("pk").pk).update(spent_at=at)
 
 
 def test_judges_are_counted_apart_from_turns():
-    three_turns()
-    paid(900)
-    paid(None, 200)
+    store_three_turns()
+    store_expense(900)
+    store_expense(None, 200)
     judges = CostTotal("writer", 0, 0, 300, 20, 900, 2, 1)
     assert cost_totals.totals_by("agent", THEN) == [
         CostTotal("assistant", 1, 0, 60, 6, 1_300),
@@ -165,7 +169,7 @@ def test_judges_are_counted_apart_from_turns():
     )
     assert cost_totals.totals_by("provider", THEN)[1] == replace(judges, key="openai")
     assert cost_totals.totals_by("day", THEN)[2] == replace(judges, key="2100-01-02")
-    # Whoever was answered, it is not they who pay.
+    # The operator pays for judges, not the user.
     for what in ("user", "token"):
         assert replace(judges, key=None) in cost_totals.totals_by(what, THEN)
     assert cost_totals.grand_total(THEN) == CostTotal(None, 3, 1, 380, 28, 2_207, 2, 1)
@@ -174,46 +178,46 @@ def test_judges_are_counted_apart_from_turns():
 
 def test_failed_or_disabled_judge_expense_is_not_stored():
     before = Expense.objects.count()
-    told = JudgeExpense("quality", "writer", "openai", "m", 0, Usage(), 0)
-    costs.record_expense(told, TelemetryConfig())
+    result = JudgeExpense("quality", "writer", "openai", "m", 0, Usage(), 0)
+    costs.record_expense(result, TelemetryConfig())
     off = TelemetryConfig(sqlite=SqliteConfig(enabled=False))
-    costs.record_expense(replace(told, calls=1), off)
+    costs.record_expense(replace(result, calls=1), off)
     assert Expense.objects.count() == before
 
 
 @pytest.mark.parametrize("what", cost_totals.DIMENSIONS)
 def test_totals_use_covering_indexes(what):
-    three_turns()
-    paid(900)
+    store_three_turns()
+    store_expense(900)
     with CaptureQueriesContext(connection) as seen:
         cost_totals.totals_by(what, THEN)
-    # Of days more, which find the first and the last.
+    # Days need two more, for the first and the last.
     assert len(seen) == (6 if what == "day" else 2)
     if connection.vendor == "sqlite":
         sums = [query["sql"] for query in seen if "sum(" in query["sql"].lower()]
-        told, judges = map(plan, sums)
+        result, judges = map(plan, sums)
         index = {"model": "calls_of_model", "provider": "calls_of_model"}
         index["user"] = "turn_of_user"
-        assert f"COVERING INDEX telemetry_{index.get(what, 'turn_at')}" in told
+        assert f"COVERING INDEX telemetry_{index.get(what, 'turn_at')}" in result
         assert "COVERING INDEX telemetry_expense_at" in judges
 
 
 def test_query_count_is_independent_of_turns():
-    three_turns()
+    store_three_turns()
     with CaptureQueriesContext(connection) as few:
         cost_totals.totals_by("day", THEN)
     for number in range(20):
-        store_turn(asked("small", 1), started_at=THEN + number * DAY)
+        store_turn(priced_call("small", 1), started_at=THEN + number * DAY)
     with CaptureQueriesContext(connection) as many:
         cost_totals.totals_by("day", THEN)
     assert len(many) == len(few)
 
 
 def test_every_day_of_years_is_listed():
-    store_turn(asked("small", 5), started_at=THEN)
-    store_turn(asked("small", 6), started_at=THEN + 700 * DAY)
-    told = [(s.key, s.micro_usd) for s in cost_totals.totals_by("day", THEN)]
-    assert told == [("2100-01-01", 5), ("2101-12-02", 6)]
+    store_turn(priced_call("small", 5), started_at=THEN)
+    store_turn(priced_call("small", 6), started_at=THEN + 700 * DAY)
+    result = [(s.key, s.micro_usd) for s in cost_totals.totals_by("day", THEN)]
+    assert result == [("2100-01-01", 5), ("2101-12-02", 6)]
 
 
 def plan(statement: str) -> str:
@@ -240,8 +244,8 @@ def run(file: Path, *arguments: str) -> tuple[list[str], list[str]]:
 
 
 def test_unknown_costs_are_shown_separately(file):
-    three_turns()
-    store_turn(asked("secret", None), started_at=THEN, agent="spy")
+    store_three_turns()
+    store_turn(priced_call("secret", None), started_at=THEN, agent="spy")
     assert run(file) == (
         [
             "agent      turns  input  output       cost",
@@ -255,10 +259,10 @@ def test_unknown_costs_are_shown_separately(file):
 
 
 def test_judges_have_their_own_rows(file):
-    three_turns()
-    paid(900)
-    paid(None, 200)
-    paid(None, model="secret")
+    store_three_turns()
+    store_expense(900)
+    store_expense(None, 200)
+    store_expense(None, model="secret")
     assert run(file, "--by", "model")[0] == [
         "model                   calls  input  output       cost",
         "openai/large                1     50       5  $0.001000",
@@ -273,24 +277,24 @@ def test_judges_have_their_own_rows(file):
         "all                         5    480      38  $0.002207  cost unknown for "
         "1 call and 2 judgements",
     ]
-    told = json.loads("\n".join(run(file, "--json")[0]))
-    assert [(row["agent"], row["kind"]) for row in told["data"]] == [
+    result = json.loads("\n".join(run(file, "--json")[0]))
+    assert [(row["agent"], row["kind"]) for row in result["data"]] == [
         *(("assistant", "turns"), ("writer", "judges"), ("writer", "turns"))
     ]
-    assert told["total"]["judgements"] == 3
+    assert result["total"]["judgements"] == 3
 
 
 def test_tokens_are_listed_by_label(file):
     row, _ = api_tokens.create_token("laptop", "ada", by=actors.ADA)
-    store_turn(asked("small", 5), started_at=THEN, token_id=row.id)
-    store_turn(asked("small", 1), started_at=THEN)
+    store_turn(priced_call("small", 5), started_at=THEN, token_id=row.id)
+    store_turn(priced_call("small", 1), started_at=THEN)
     (_, first, second, _), _ = run(file, "--by", "token")
     assert first.startswith(f"{row.id} laptop ")
     assert second.startswith("- ")
 
 
 def test_table_is_available_as_json(file):
-    three_turns()
+    store_three_turns()
     out, _ = run(file, "--by", "day", "--json")
     assert json.loads("\n".join(out)) == {
         "object": "spending",
@@ -339,7 +343,7 @@ def test_invalid_time_is_refused(file):
 
 
 def test_note_names_the_oldest_record(file):
-    store_turn(asked("small", 5), started_at=datetime(1970, 1, 2, tzinfo=UTC))
+    store_turn(priced_call("small", 5), started_at=datetime(1970, 1, 2, tzinfo=UTC))
     file.write_text(YAML % 30)
     _, notes = run(file, "--since", "1970-01-01")
     assert notes == [
@@ -358,7 +362,7 @@ def test_note_says_that_nothing_is_recorded():
 
 
 def test_first_day_counts_only_turns_since_the_start():
-    store_turn(asked("small", 5), started_at=THEN)
-    store_turn(asked("small", 6), started_at=THEN + DAY / 8)
+    store_turn(priced_call("small", 5), started_at=THEN)
+    store_turn(priced_call("small", 6), started_at=THEN + DAY / 8)
     [day] = cost_totals.totals_by("day", THEN + DAY / 8)
     assert (day.key, day.turns, day.micro_usd) == ("2100-01-01", 1, 6)

@@ -1,4 +1,4 @@
-"""A line of the log: what it says, in text and in JSON."""
+"""Log lines as text and as JSON."""
 
 import contextvars
 import json
@@ -35,7 +35,7 @@ def _knows(monkeypatch):
 
 
 def formatter(name: str) -> logging.Formatter:
-    """One of those in the settings."""
+    """Return a formatter of the settings."""
     configured = DictConfigurator(settings.LOGGING)
     made = configured.configure_formatter(configured.config["formatters"][name])
     assert isinstance(made, formatters.TextFormatter | formatters.JsonFormatter)
@@ -61,12 +61,12 @@ def text(*args: Any, **more: Any) -> str:
 def read(*args: Any, **more: Any) -> dict[str, Any]:
     line = formatter("json").format(record(*args, **more))
     assert "\n" not in line
-    told = json.loads(line)
-    assert isinstance(told, dict)
-    return told
+    entry = json.loads(line)
+    assert isinstance(entry, dict)
+    return entry
 
 
-def raised(message: str) -> Exception:
+def raise_error(message: str) -> Exception:
     try:
         raise ValueError(message)
     except ValueError as exc:
@@ -79,9 +79,9 @@ def test_text_line_format():
 
 def test_json_line_format(monkeypatch):
     monkeypatch.setenv(formatters.PROCESS_VARIABLE, "web-1")
-    told = read("said %s", 1, fields={"seconds": 1.5, "agent": "a", "level": "mine"})
-    assert told.pop("pid") > 0
-    assert told == {
+    entry = read("said %s", 1, fields={"seconds": 1.5, "agent": "a", "level": "mine"})
+    assert entry.pop("pid") > 0
+    assert entry == {
         "time": "2026-03-01T09:30:02.114Z",
         "level": "WARNING",
         "logger": "a.b",
@@ -97,9 +97,9 @@ def test_line_contains_the_request_id():
         request_ids.assign_request_id(b"checkout-7")
         return text("said"), read("said")
 
-    line, told = contextvars.Context().run(say)
+    line, entry = contextvars.Context().run(say)
     assert line == "2026-03-01 09:30:02,114 WARNING a.b [checkout-7] said"
-    assert told["request_id"] == "checkout-7"
+    assert entry["request_id"] == "checkout-7"
     assert "request_id" not in read("said")
 
 
@@ -120,11 +120,11 @@ def test_unnamed_process_is_named_by_its_command(monkeypatch, argv, name):
     assert formatters.process_name() == name
 
 
-# What went wrong.
+# Tracebacks.
 
 
 def test_text_traceback_is_indented():
-    lines = text("failed", error=raised("no")).splitlines()
+    lines = text("failed", error=raise_error("no")).splitlines()
     assert lines[0].endswith("WARNING a.b failed")
     assert lines[1] == "    Traceback (most recent call last):"
     assert lines[-1] == "    ValueError: no"
@@ -132,10 +132,10 @@ def test_text_traceback_is_indented():
 
 
 def test_json_traceback_is_one_field():
-    told = read("failed", error=raised("no"))
-    assert told["message"] == "failed"
-    assert told["exception"].startswith("Traceback (most recent call last):\n")
-    assert told["exception"].endswith("\nValueError: no")
+    entry = read("failed", error=raise_error("no"))
+    assert entry["message"] == "failed"
+    assert entry["exception"].startswith("Traceback (most recent call last):\n")
+    assert entry["exception"].endswith("\nValueError: no")
 
 
 def test_stack_info_is_included():
@@ -143,7 +143,7 @@ def test_stack_info_is_included():
     assert read("here", stack_info="Stack:\n  x")["exception"] == "Stack:\n  x"
 
 
-# Nothing from outside begins a line.
+# External input cannot begin a line.
 
 FORGED = "a\n2026-03-01 09:30:02,114 INFO a.b forged\r\x1b[2K\u2028"
 
@@ -156,16 +156,16 @@ def test_message_is_escaped_to_one_line():
 
 
 def test_traceback_cannot_forge_a_line():
-    told = text("failed", error=raised(FORGED)).splitlines()
-    assert [line for line in told if line.startswith("2026")] == told[:1]
-    assert "\x1b" not in read("failed", error=raised(FORGED))["exception"]
+    entry = text("failed", error=raise_error(FORGED)).splitlines()
+    assert [line for line in entry if line.startswith("2026")] == entry[:1]
+    assert "\x1b" not in read("failed", error=raise_error(FORGED))["exception"]
 
 
 def test_multiline_messages_are_indented_when_allowed():
     line = text("broken:\n%s", "first\nsecond\x1b", has_lines=True)
     assert line.endswith("WARNING a.b broken:\n    first\n    second\\x1b")
-    told = read("broken:\n%s", "first\nsecond\x1b", has_lines=True)
-    assert told["message"] == "broken:\nfirst\nsecond\\x1b"
+    entry = read("broken:\n%s", "first\nsecond\x1b", has_lines=True)
+    assert entry["message"] == "broken:\nfirst\nsecond\\x1b"
 
 
 def test_lone_surrogate_is_escaped():
@@ -173,24 +173,24 @@ def test_lone_surrogate_is_escaped():
     assert read("half \ud800", fields={"agent": "\ud800"})["agent"] == r"\ud800"
 
 
-# No secret is in it.
+# Redaction.
 
 
 @BOTH
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         {"message": "it is " + SECRET},
         {"message": "it is\n" + SECRET, "has_lines": True},
-        {"message": "it is", "error": raised(f"the key {SECRET}\nis no good")},
-        {"message": "it is", "error": raised("Bearer q7Vd2mXw9Lr4TzK8bNf3HcYs")},
+        {"message": "it is", "error": raise_error(f"the key {SECRET}\nis no good")},
+        {"message": "it is", "error": raise_error("Bearer q7Vd2mXw9Lr4TzK8bNf3HcYs")},
         {"message": "it is", "fields": {"agent": SECRET}},
         {"message": "it is", "fields": {"agent": ValueError(SECRET)}},
         {"message": "it is", "stack_info": SECRET},
     ],
 )
-def test_secrets_are_redacted_in_every_part(name, said):
-    assert SECRET not in formatter(name).format(record(**said))
+def test_secrets_are_redacted_in_every_part(name, message):
+    assert SECRET not in formatter(name).format(record(**message))
 
 
 @BOTH
@@ -219,7 +219,7 @@ def test_every_handler_uses_our_formatters():
         )
 
 
-# Lines of uvicorn's.
+# Lines of uvicorn.
 
 
 def test_query_strings_are_removed():
@@ -227,9 +227,9 @@ def test_query_strings_are_removed():
     made = record('%s - "%s %s HTTP/%s" %d', "127.0.0.1:1", "GET", path, "1.1", 200)
     assert QueryStringFilter().filter(made)
     assert made.getMessage().endswith('"GET /mcp/github/oauth/callback?… HTTP/1.1" 200')
-    told = json.loads(formatter("json").format(made))
-    assert told["path"] == "/mcp/github/oauth/callback?…"
-    assert (told["method"], told["status"]) == ("GET", 200)
+    entry = json.loads(formatter("json").format(made))
+    assert entry["path"] == "/mcp/github/oauth/callback?…"
+    assert (entry["method"], entry["status"]) == ("GET", 200)
 
 
 def test_path_without_a_query_is_unchanged():
@@ -238,12 +238,12 @@ def test_path_without_a_query_is_unchanged():
     assert "/v1/models HTTP" in made.getMessage()
 
 
-# What Python writes by itself.
+# Warnings and uncaught exceptions.
 
 
 @pytest.fixture
 def taken_over(monkeypatch) -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """The hooks of a process of ours; yields what reads the log."""
+    """Install the hooks of a server process; yield a function that reads the log."""
     for module, name in (
         *((sys, "excepthook"), (threading, "excepthook")),
         (sys, "unraisablehook"),
@@ -261,11 +261,11 @@ def taken_over(monkeypatch) -> Iterator[Callable[[], list[dict[str, Any]]]]:
 
 
 def test_uncaught_exception_is_a_log_line(taken_over):
-    error = raised(SECRET)
+    error = raise_error(SECRET)
     sys.excepthook(type(error), error, error.__traceback__)
-    [told] = taken_over()
-    assert told["level"] == "CRITICAL"
-    assert told["exception"].endswith("ValueError: [redacted]")
+    [entry] = taken_over()
+    assert entry["level"] == "CRITICAL"
+    assert entry["exception"].endswith("ValueError: [redacted]")
 
 
 def test_keyboard_interrupt_is_not_logged(taken_over, capsys):
@@ -281,9 +281,9 @@ def test_uncaught_thread_exception_is_a_log_line(taken_over):
     thread = threading.Thread(target=fail, name="of-a-test")
     thread.start()
     thread.join()
-    [told] = taken_over()
-    assert told["message"] == "uncaught exception in thread of-a-test"
-    assert told["exception"].endswith("ValueError: [redacted]")
+    [entry] = taken_over()
+    assert entry["message"] == "uncaught exception in thread of-a-test"
+    assert entry["exception"].endswith("ValueError: [redacted]")
 
 
 def test_unraisable_exception_is_a_log_line(taken_over):
@@ -292,21 +292,21 @@ def test_unraisable_exception_is_a_log_line(taken_over):
             raise ValueError(SECRET)
 
     Stubborn()
-    [told] = taken_over()
-    assert "Stubborn.__del__" in told["message"]
-    assert told["exception"].endswith("ValueError: [redacted]")
+    [entry] = taken_over()
+    assert "Stubborn.__del__" in entry["message"]
+    assert entry["exception"].endswith("ValueError: [redacted]")
 
 
 def test_warning_is_a_log_line(taken_over):
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.showwarning(UserWarning(SECRET), UserWarning, "a.py", 1)
-    [told] = taken_over()
-    assert told["logger"] == "py.warnings"
-    assert "UserWarning: [redacted]" in told["message"]
+    [entry] = taken_over()
+    assert entry["logger"] == "py.warnings"
+    assert "UserWarning: [redacted]" in entry["message"]
 
 
-# Lines of jobs.
+# Lines of tasks.
 
 
 @pytest.mark.database
@@ -320,5 +320,5 @@ def test_celery_job_uses_its_message_id_as_request_id(database):
         return inside, request_ids.current.get()
 
     with ThreadPoolExecutor(1) as worker:
-        told = worker.submit(in_a_thread_of_the_worker).result()
-    assert told == ("job_of-a-test", "")
+        entry = worker.submit(in_a_thread_of_the_worker).result()
+    assert entry == ("job_of-a-test", "")

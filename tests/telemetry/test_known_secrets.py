@@ -1,4 +1,4 @@
-"""Whatever in a configuration is secret is known as such."""
+"""Secrets in a configuration are registered for redaction."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Who watches is told what happens in other processes, which here are reporters."""
+"""Updates between processes; each publisher here stands for a process."""
 
 import asyncio
 import uuid
@@ -11,7 +11,7 @@ from core.ids import TurnId
 from telemetry.live_turns import live_publisher as reporters
 from telemetry.live_turns.active_turns import ActiveTurns
 from telemetry.live_turns.live_publisher import LivePublisher
-from tests.telemetry.test_active_turns import a_turn
+from tests.telemetry.test_active_turns import make_turn
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def _quick(monkeypatch):
     monkeypatch.setattr(reporters, "FLUSH_SECONDS", 0.005)
     monkeypatch.setattr(reporters, "ANNOUNCE_SECONDS", 0.02)
     monkeypatch.setattr(reporters, "MIN_BACKOFF_SECONDS", 0.01)
-    # Nobody is forgotten because this machine was busy.
+    # No viewer expires because this machine is busy.
     monkeypatch.setattr(reporters, "WATCH_SECONDS", 600)
     monkeypatch.setattr(reporters, "BROKER_TIMEOUT_SECONDS", 60)
 
@@ -30,7 +30,7 @@ def soon_forgotten(monkeypatch):
 
 
 class Broker:
-    """Carries messages; counts them; may be away."""
+    """A channel layer that counts messages and can be unavailable."""
 
     def __init__(self):
         self._layer = InMemoryChannelLayer()
@@ -60,7 +60,7 @@ class Broker:
 
 
 class Process:
-    """A board, its reporter, and what was heard in it."""
+    """The running turns of a process, its publisher, and the received updates."""
 
     def __init__(self, broker):
         self.board = ActiveTurns()
@@ -71,7 +71,7 @@ class Process:
         self.reporter.subscribe(self.frames.append)
 
     def heard(self):
-        """Return the turns it knows of, as those who watch add up frames."""
+        """Return the turns that a viewer knows after all updates."""
         known = {}
         for frame in self.frames:
             of_process = known.setdefault(frame.process, {})
@@ -112,7 +112,7 @@ async def until(condition):
 
 async def test_process_receives_updates_of_another():
     async with processes(Broker(), 2) as (web, worker):
-        turn, later = a_turn(), a_turn()
+        turn, later = make_turn(), make_turn()
         worker.board.register(turn.turn_id, lambda: turn)
         web.watch()
         await until(lambda: str(turn.turn_id) in web.heard())
@@ -129,7 +129,7 @@ async def test_process_receives_updates_of_another():
 async def test_nothing_is_sent_without_watchers(soon_forgotten):
     broker = Broker()
     async with processes(broker, 2) as (web, worker):
-        turn = a_turn()
+        turn = make_turn()
         worker.board.register(turn.turn_id, lambda: turn)
         web.watch()
         await until(lambda: web.heard())
@@ -151,7 +151,7 @@ async def test_nothing_is_sent_without_watchers(soon_forgotten):
 
 async def test_only_changes_and_heartbeats_are_sent():
     async with processes(Broker(), 2) as (web, worker):
-        first, second = a_turn(), a_turn()
+        first, second = make_turn(), make_turn()
         worker.board.register(first.turn_id, lambda: first)
         web.watch()
         await until(lambda: web.heard())
@@ -167,7 +167,7 @@ async def test_only_changes_and_heartbeats_are_sent():
 
 async def test_late_watcher_receives_everything():
     async with processes(Broker(), 3) as (web, other, worker):
-        turn = a_turn()
+        turn = make_turn()
         worker.board.register(turn.turn_id, lambda: turn)
         web.watch()
         await until(lambda: web.heard())
@@ -180,7 +180,7 @@ async def test_process_sees_its_own_turns_without_a_broker():
     broker = Broker()
     broker.is_away = True
     async with processes(broker, 2) as (web, worker):
-        mine, others = a_turn(), a_turn()
+        mine, others = make_turn(), make_turn()
         web.board.register(mine.turn_id, lambda: mine)
         worker.board.register(others.turn_id, lambda: others)
         web.watch()
@@ -196,7 +196,7 @@ async def test_lost_updates_are_sent_once_the_broker_is_back():
         web.watch()
         await until(lambda: len({frame.process for frame in web.frames}) == 2)
         broker.is_away = True
-        turn = a_turn()
+        turn = make_turn()
         worker.board.register(turn.turn_id, lambda: turn)
         await until(lambda: str(turn.turn_id) in worker.reporter._sent_turns)
         await until(lambda: web.reporter._is_down and worker.reporter._is_down)
@@ -206,7 +206,7 @@ async def test_lost_updates_are_sent_once_the_broker_is_back():
 
 
 class Flaky:
-    """A way to the broker on which a frame may be lost, without its knowing."""
+    """A connection to the broker that can lose an update silently."""
 
     def __init__(self, broker):
         self._broker = broker
@@ -229,7 +229,7 @@ async def test_failed_update_is_sent_on_the_next_request():
     async with running(web, worker):
         web.watch()
         await until(lambda: len({frame.process for frame in web.frames}) == 2)
-        turn = a_turn()
+        turn = make_turn()
         flaky.loses = 1
         worker.board.register(turn.turn_id, lambda: turn)
         await until(lambda: not flaky.loses)
@@ -242,7 +242,7 @@ async def test_exception_in_one_turn_does_not_stop_the_publisher(caplog):
         raise RuntimeError("a fault of ours")
 
     async with processes(Broker(), 1) as (web,):
-        turn_id, turn = TurnId(uuid.uuid4()), a_turn()
+        turn_id, turn = TurnId(uuid.uuid4()), make_turn()
         web.board.register(turn_id, broken)
         web.watch()
         await until(lambda: "a fault of ours" in caplog.text)

@@ -1,4 +1,4 @@
-"""The log on stderr can be switched off, in every process, while it runs."""
+"""`telemetry.fmt.enabled` switches the log of every running process."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ OFF = b"telemetry: {fmt: {enabled: false}}"
 
 @pytest.fixture
 def written() -> Iterator[StringIO]:
-    """What the handler of the settings writes."""
+    """The output of the log handler in the settings."""
     configured = DictConfigurator(django_settings.LOGGING)
     written = StringIO()
     logger = logging.getLogger("test.of.the.log")
@@ -40,7 +40,7 @@ def written() -> Iterator[StringIO]:
 
 @pytest.fixture
 def put() -> Iterator[Callable[[Config | None], None]]:
-    """Put a configuration in force, for a while."""
+    """Apply a configuration until the test ends."""
     before = live._current
     yield live.set_current
     live.set_current(before)
@@ -78,7 +78,7 @@ def test_critical_messages_are_always_logged(written, put):
 
 @pytest.fixture
 def state(tmp_path, settings, put) -> Path:
-    """A state directory of a process that has put no configuration in force."""
+    """The state directory of a process without a loaded configuration."""
     settings.COULISSE_STATE_DIR = tmp_path
     put(None)
     return tmp_path

@@ -1,4 +1,4 @@
-"""Turns are deleted when they are old enough, and not before."""
+"""Deletion of turns and expenses by age."""
 
 import logging
 import threading
@@ -34,13 +34,13 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 DAY = timedelta(days=1)
 LONG_AGO = datetime(1990, 1, 1, tzinfo=NOON.tzinfo)
-"""Before all that other tests keep."""
+"""Earlier than the rows of all other tests."""
 NOW = LONG_AGO + 30 * DAY
 
 
 @pytest.fixture
 def keep() -> Iterator[Callable[..., None]]:
-    """Put settings in force."""
+    """Apply telemetry settings."""
 
     def keep(**fields) -> None:
         telemetry = TelemetryConfig(sqlite=SqliteConfig(**fields))
@@ -53,7 +53,7 @@ def keep() -> Iterator[Callable[..., None]]:
 
 
 def put_old(count: int, *, by: timedelta = DAY) -> list[uuid.UUID]:
-    """Keep turns that are older than they are kept, each with calls."""
+    """Store expired turns with calls."""
     return [
         store_turn(model_call(), tool_call(), started_at=LONG_AGO - by).turn_id
         for _ in range(count)

@@ -37,7 +37,7 @@ def owner(name: str) -> UserId:
 
 
 def run(*arguments: str, remark: str = "", **options: object) -> list[str]:
-    """Return the lines of a command, which besides makes this remark."""
+    """Return the output lines of a command, and check its remark on stderr."""
     output, remarks = StringIO(), StringIO()
     call_command(*arguments, stdout=output, stderr=remarks, **options)
     assert remarks.getvalue().removesuffix("\n") == remark

@@ -1,4 +1,4 @@
-"""The line of a turn in the log."""
+"""The log line of a turn."""
 
 import logging
 import uuid
@@ -13,7 +13,7 @@ from tests.telemetry.sample_turns import (
 
 
 def lines(caplog):
-    """What was logged of turns; whatever else runs in this process may log, too."""
+    """The log lines about turns, without those of other threads."""
     return [record for record in caplog.records if record.name == logs.__name__]
 
 

@@ -1,4 +1,4 @@
-"""What began a turn, and which experiment chose who answered."""
+"""The origin of a turn, and its experiment."""
 
 import uuid
 
@@ -18,30 +18,32 @@ def owner(database) -> UserId:
 
 
 def test_origin_and_experiment_are_stored(owner):
-    kept = store_turn(model_call(), user_id=owner, experiment="helper", origin="task")
+    stored = store_turn(model_call(), user_id=owner, experiment="helper", origin="task")
     plain = store_turn(model_call(), user_id=owner)
-    for each in (kept, plain):
+    for each in (stored, plain):
         found = turn_store.load_record(each.turn_id)
         assert (found.experiment, found.origin) == (each.experiment, each.origin)
     listed, _ = turn_store.page_turns(user_id=owner, experiment="helper")
-    assert [turn.turn_id for turn in listed] == [kept.turn_id]
+    assert [turn.turn_id for turn in listed] == [stored.turn_id]
 
 
 def test_users_see_their_turns_and_no_shadow_runs(owner):
-    made = {
+    turn_ids = {
         origin: store_turn(user_id=owner, origin=origin).turn_id
         for origin in ("chat", "task", "smoke", "shadow")
     }
-    seen = {origin for origin in made if turn_store.load_record(made[origin], owner)}
+    seen = {
+        origin for origin in turn_ids if turn_store.load_record(turn_ids[origin], owner)
+    }
     assert seen == {"chat", "task"}
     listed, _ = turn_store.page_turns(user_id=owner, origins=turn_store.USER_ORIGINS)
-    assert {turn.turn_id for turn in listed} == {made["chat"], made["task"]}
-    assert turn_store.load_record(made["shadow"]) is not None
+    assert {turn.turn_id for turn in listed} == {turn_ids["chat"], turn_ids["task"]}
+    assert turn_store.load_record(turn_ids["shadow"]) is not None
 
 
 def test_variant_is_shown_with_its_experiment():
-    told = turn_serializers.serialize_summary(make_record(experiment="helper"))
-    assert (told["agent"], told["experiment"], told["variant"]) == (
+    result = turn_serializers.serialize_summary(make_record(experiment="helper"))
+    assert (result["agent"], result["experiment"], result["variant"]) == (
         *("assistant", "helper", "assistant"),
     )
     assert turn_serializers.serialize_summary(make_record())["variant"] is None

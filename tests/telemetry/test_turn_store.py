@@ -1,4 +1,4 @@
-"""A turn is read back as it was recorded, and nobody reads another's."""
+"""Stored turns are read back unchanged, and only by their user."""
 
 import sqlite3
 import uuid
@@ -32,17 +32,17 @@ from tests.telemetry.sample_turns import (
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 
-def told(call: Call) -> dict:
-    """All of a call but what only matters while it runs."""
+def call_fields(call: Call) -> dict:
+    """Return the stored fields of a call."""
     values = {f.name: getattr(call, f.name) for f in fields(call) if f.repr}
     if isinstance(call, TracedToolCall):
-        values["calls"] = [told(each) for each in call.calls]
+        values["calls"] = [call_fields(each) for each in call.calls]
     return values
 
 
-def whole(turn: TurnRecord) -> tuple:
+def turn_fields(turn: TurnRecord) -> tuple:
     outline = [getattr(turn, f.name) for f in fields(turn)[:-1]]
-    return outline, [told(call) for call in turn.calls]
+    return outline, [call_fields(call) for call in turn.calls]
 
 
 def read(turn: TurnRecord) -> TurnRecord:
@@ -56,14 +56,14 @@ def read(turn: TurnRecord) -> TurnRecord:
 
 def test_turn_round_trips():
     turn = store_turn(*nested_calls(), thread="trip", is_streamed=True)
-    assert whole(read(turn)) == whole(turn)
+    assert turn_fields(read(turn)) == turn_fields(turn)
 
 
 def test_failed_turn_round_trips():
     turn = store_turn(
         outcome="error", error="no answer", finish_reason="", usage=Usage()
     )
-    assert whole(read(turn)) == whole(turn)
+    assert turn_fields(read(turn)) == turn_fields(turn)
 
 
 def test_calls_are_numbered_by_start_time():
@@ -139,7 +139,7 @@ def test_disabled_telemetry_records_nothing():
     assert turn_store.load_record(turn.turn_id) is None
 
 
-# What comes from outside fits.
+# External texts fit the columns.
 
 
 @pytest.mark.parametrize("text", ["a\0b", "a\ud800b", "\ud83d\ude00", "\udc80", "🙂é"])
@@ -172,9 +172,11 @@ def test_long_texts_are_truncated_at_a_character_boundary(unit):
     assert call.result is not None
     size = len(call.result.encode())
     assert 296 <= size <= 300
-    whole = unit if len(unit.encode(errors="ignore")) > 0 and unit != "\0" else "\ufffd"
-    assert call.result.endswith(f"… (cut: {len(whole.encode()) * 1000} bytes)")
-    assert set(call.result.split("…")[0]) == {whole}
+    character = (
+        unit if len(unit.encode(errors="ignore")) > 0 and unit != "\0" else "\ufffd"
+    )
+    assert call.result.endswith(f"… (cut: {len(character.encode()) * 1000} bytes)")
+    assert set(call.result.split("…")[0]) == {character}
     assert call.arguments == "short"
 
 
@@ -221,11 +223,11 @@ def test_out_of_range_counts_are_clamped():
     try:
         assert read(turn).usage == Usage(0, 2**63 - 1)
     finally:
-        # No database can add it to what other tests count.
+        # Its sum with the counts of other tests would overflow.
         Turn.objects.filter(pk=turn.turn_id).delete()
 
 
-# The database's own rules.
+# Constraints.
 
 
 def test_turn_is_recorded_once():
@@ -251,7 +253,7 @@ def test_database_constraints_refuse_an_invalid_tree(table, wrong):
         table.objects.filter(**of_turn).update(**wrong)
 
 
-# Whose it is.
+# Ownership.
 
 
 def test_turn_of_another_user_is_not_found():
@@ -336,7 +338,7 @@ def test_pages_can_be_filtered(owner):
 
 
 def plan_of(**asked) -> str:
-    """How SQLite reads a page."""
+    """Return SQLite's query plan of a page."""
     with CaptureQueriesContext(connection) as queries:
         turn_store.page_turns(**asked)
     with connection.cursor() as cursor:

@@ -1,3 +1,3 @@
-"""A worker's runner, for the turns that tasks are."""
+"""Fixtures for turns of tasks."""
 
 from tests.tasks.conftest import task_runner, user_id  # noqa: F401

@@ -1,4 +1,4 @@
-"""A task's turn: tried again, ended early, and never told twice."""
+"""Turns of tasks: retries, cancellation, erasure and charges."""
 
 import threading
 from datetime import UTC, datetime
@@ -37,45 +37,45 @@ def _impatient(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def heard(monkeypatch) -> threading.Event:
-    """Set once a turn has heard something of a reply."""
-    heard, add = threading.Event(), Reply.add
+def first_event(monkeypatch) -> threading.Event:
+    """Set once a turn has received an event of a reply."""
+    first_event, add = threading.Event(), Reply.add
 
     def note(reply: Reply, event: Event) -> None:
         add(reply, event)
         if isinstance(event, TextDelta):
-            heard.set()
+            first_event.set()
 
     monkeypatch.setattr(Reply, "add", note)
-    return heard
+    return first_event
 
 
 def draft(user_id: UserId, **fields) -> TaskSpec:
     return TaskSpec("agent", user_id, "assistant", "How is it?", **fields)
 
 
-def said(user_id: UserId) -> list[tuple[str, str]]:
+def messages_of(user_id: UserId) -> list[tuple[str, str]]:
     rows = StoredMessage.objects.filter(thread__user_id=user_id).order_by("position")
     return [(row.text, row.finish_reason) for row in rows]
 
 
 @pytest.fixture
-def speaking(
+def running_task(
     task_runner: RunnerHarness,
     fake: FakeProvider,
     user_id: UserId,
-    heard: threading.Event,
+    first_event: threading.Event,
 ) -> Task:
-    """A task whose agent has said something, and says no more."""
+    """A running task whose provider hangs after the first words."""
     fake.hang("mid_stream", "All is", " well.")
     (task,) = lifecycle.enqueue([draft(user_id)])
     task_runner.kick()
-    assert heard.wait(TIMEOUT_SECONDS)
+    assert first_event.wait(TIMEOUT_SECONDS)
     task.refresh_from_db()
     return task
 
 
-# Tried again.
+# Retries.
 
 
 def test_failed_task_is_retried_and_replied_once(
@@ -88,7 +88,7 @@ def test_failed_task_is_retried_and_replied_once(
     task = task_runner.run_task(draft(user_id, max_failures=3))
     assert (task.state, task.result, task.error) == ("done", "All is well.", "")
     assert (task.attempts, task.failures) == (3, 2)
-    assert said(user_id) == [("How is it?", ""), ("All is well.", "stop")]
+    assert messages_of(user_id) == [("How is it?", ""), ("All is well.", "stop")]
     turns = Turn.objects.filter(user_id=user_id).order_by("started_at")
     assert [turn.outcome for turn in turns] == ["error", "error", "ok"]
 
@@ -111,7 +111,7 @@ def test_final_error_stores_no_message(task_runner, fake, user_id):
     fake.cut("mid_stream", "All", " is")
     task = task_runner.run_task(draft(user_id))
     assert (task.state, task.attempts) == ("errored", 1)
-    assert said(user_id) == []
+    assert messages_of(user_id) == []
     assert Turn.objects.get(user_id=user_id).outcome == "error"
 
 
@@ -126,18 +126,18 @@ def test_failed_task_can_be_requeued(task_runner, fake, user_id):
     assert lifecycle.requeue([task.pk]) == 0
 
 
-# Ended early.
+# Cancellation and timeouts.
 
 
 def test_cancelled_running_task_stores_its_partial_reply(
-    task_runner, speaking, fake: FakeProvider, user_id
+    task_runner, running_task, fake: FakeProvider, user_id
 ):
-    assert lifecycle.cancel(speaking.pk).state == "running"
-    task = task_runner.wait_for_end(speaking)
+    assert lifecycle.cancel(running_task.pk).state == "running"
+    task = task_runner.wait_for_end(running_task)
     assert (task.state, task.result) == ("cancelled", "")
     fake.wait(lambda: fake.requests[0].aborted)
     assert Turn.objects.get(user_id=user_id).outcome == "cancelled"
-    assert said(user_id) == [("How is it?", ""), ("All is", "cancelled")]
+    assert messages_of(user_id) == [("How is it?", ""), ("All is", "cancelled")]
 
 
 def test_queued_task_is_cancelled_at_once(task_runner, fake, user_id):
@@ -152,28 +152,28 @@ def test_slow_task_is_ended_by_the_timeout(configure, task_runner, fake, user_id
     task = task_runner.run_task(draft(user_id, max_failures=3))
     assert (task.state, task.attempts) == ("errored", 1)
     assert public_text(task.error) == "timed out after 0.05 seconds"
-    # It may have been too late for it to ask anything.
+    # The timeout may have come before the call.
     fake.wait(lambda: all(request.aborted for request in fake.requests))
 
 
-def test_stopping_worker_requeues_running_tasks(task_runner, speaking, user_id):
+def test_stopping_worker_requeues_running_tasks(task_runner, running_task, user_id):
     sync_bridge.run_sync(
         task_runner._runner.stop(0.01), timeout_seconds=TIMEOUT_SECONDS
     )
-    speaking.refresh_from_db()
-    assert (speaking.state, speaking.interruptions) == ("queued", 0)
+    running_task.refresh_from_db()
+    assert (running_task.state, running_task.interruptions) == ("queued", 0)
     assert task_runner.is_idle
-    assert said(user_id) == []
+    assert messages_of(user_id) == []
 
 
-# Nobody's any more.
+# Erased users and revoked tokens.
 
 
-def test_erasure_during_a_task_leaves_nothing(task_runner, speaking, fake, user_id):
+def test_erasure_during_a_task_leaves_nothing(task_runner, running_task, fake, user_id):
     erasure.erase_user(user_id)
     wait_until(lambda: task_runner.is_idle)
     fake.wait(lambda: fake.requests[0].aborted)
-    assert not Task.objects.filter(pk=speaking.pk).exists()
+    assert not Task.objects.filter(pk=running_task.pk).exists()
     assert not Thread.objects.filter(user_id=user_id).exists()
     assert not Turn.objects.filter(user_id=user_id).exists()
 
@@ -192,7 +192,7 @@ def test_reply_after_erasure_is_not_stored(task_runner, fake, user_id):
 
 def test_task_of_a_revoked_token_is_refused(task_runner, fake, user, user_id):
     row, _ = api_tokens.create_token("ci", user, by=ADA)
-    # Before it is queued: a worker may take it at once.
+    # Before it is queued, because a worker may claim it at once.
     api_tokens.revoke(str(row.pk), by=ADA)
     (task,) = lifecycle.enqueue([draft(user_id, token_id=row.pk)])
     task_runner.kick()
@@ -217,7 +217,7 @@ def test_task_is_charged_to_its_token(configure, task_runner, fake, user, user_i
 
 @pytest.fixture
 def _replies_come_first(monkeypatch):
-    """A heartbeat that would break off what nobody may store comes too late."""
+    """Delays the heartbeat that would cancel the turn."""
     monkeypatch.setattr(runner, "HEARTBEAT_SECONDS", 600)
 
 

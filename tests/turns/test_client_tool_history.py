@@ -31,8 +31,8 @@ TOOL = {
 LOOK = {"type": "function", "function": {"name": "look"}}
 
 
-def spoken(request: Any) -> list[str]:
-    """Return what a provider was told, without the system's part."""
+def sent_messages(request: Any) -> list[str]:
+    """Return the messages sent to a provider, without system messages."""
     return [text for role, text in prompt(request) if role != "system"]
 
 
@@ -41,7 +41,7 @@ def replied(text: str) -> dict[str, str]:
 
 
 def calls_in(reply: Any, *, stream: bool) -> tuple[list[dict], str]:
-    """Return a reply's tool calls, whole, and why it ended."""
+    """Return the complete tool calls of a reply, and its finish reason."""
     if not stream:
         (choice,) = reply.json()["choices"]
         return choice["message"]["tool_calls"], choice["finish_reason"]
@@ -56,14 +56,14 @@ def calls_in(reply: Any, *, stream: bool) -> tuple[list[dict], str]:
     return whole, choices(reply)[-1]["finish_reason"]
 
 
-def called(server, fake, user, agent, *, stream=False, said=(), tools=None):
-    """Have the model call tools; return the calls and the messages so far."""
-    fake.reply(*said, tool_calls=tools or [("add", {"a": 1, "b": 2})])
+def call_tools(server, fake, user, agent, *, stream=False, texts=(), tools=None):
+    """Script a reply that calls tools; return the calls and the messages so far."""
+    fake.reply(*texts, tool_calls=tools or [("add", {"a": 1, "b": 2})])
     request = body(user, "what is 1+2?", agent=agent, tools=[TOOL, LOOK])
     reply = frames(server, request) if stream else post(server, request)
     calls, reason = calls_in(reply, stream=stream)
     assert reason == "tool_calls"
-    content = "".join(said) or None
+    content = "".join(texts) or None
     answer = {"role": "assistant", "content": content, "tool_calls": calls}
     return calls, [user_message("what is 1+2?"), answer]
 
@@ -76,23 +76,23 @@ def results(calls: list[dict], *contents: str) -> list[dict]:
 
 
 def exchange(request: Any) -> list[tuple]:
-    """Return the conversation a provider was told, with calls and results."""
-    told: list[tuple] = []
+    """Return the conversation sent to a provider, with calls and results."""
+    kinds: list[tuple] = []
     for message in request.body["messages"]:
         if message["role"] == "system":
             continue
         if isinstance(message["content"], list):
-            told += [_block(message["role"], block) for block in message["content"]]
+            kinds += [_block(message["role"], block) for block in message["content"]]
             continue
         if message["role"] == "tool":
-            told.append(("result", message["tool_call_id"], message["content"]))
+            kinds.append(("result", message["tool_call_id"], message["content"]))
             continue
         if message["content"]:
-            told.append((message["role"], message["content"]))
+            kinds.append((message["role"], message["content"]))
         for call in message.get("tool_calls", ()):
             function = call["function"]
-            told.append(("call", call["id"], json.loads(function["arguments"])))
-    return told
+            kinds.append(("call", call["id"], json.loads(function["arguments"])))
+    return kinds
 
 
 def _block(role: str, block: dict) -> tuple:
@@ -108,17 +108,17 @@ def _block(role: str, block: dict) -> tuple:
 @EITHER
 @pytest.mark.parametrize("resent", [True, False], ids=["all resent", "results only"])
 def test_client_tool_call_round_trips(server, fake, user, agent, stream, resent):
-    calls, before = called(server, fake, user, agent, stream=stream)
+    calls, before = call_tools(server, fake, user, agent, stream=stream)
     assert calls[0]["function"] == {"name": "add", "arguments": '{"a":1,"b":2}'}
     assert stored(user)[-1] == ("assistant", "", "tool_calls")
     fake.reply("It is 3.")
     messages = [*(before if resent else []), *results(calls, "3")]
     request = body(user, agent=agent, tools=[TOOL, LOOK], messages=messages)
     reply = frames(server, request) if stream else post(server, request)
-    said = (
+    error = (
         text_of(reply) if stream else reply.json()["choices"][0]["message"]["content"]
     )
-    assert said == "It is 3."
+    assert error == "It is 3."
     (call,) = calls
     assert exchange(fake.requests[-1]) == [
         ("user", "what is 1+2?"),
@@ -143,7 +143,7 @@ def test_client_tool_call_round_trips(server, fake, user, agent, stream, resent)
 @BOTH
 def test_parallel_calls_are_answered_together(server, fake, user, agent):
     tools = [("add", {"a": 1}), ("look", {})]
-    calls, _ = called(server, fake, user, agent, said=["Let me see."], tools=tools)
+    calls, _ = call_tools(server, fake, user, agent, error=["Let me see."], tools=tools)
     assert [call["function"]["name"] for call in calls] == ["add", "look"]
     answers = results(calls, "3", "a cat")
     post(server, body(user, agent=agent, tools=[TOOL, LOOK], messages=answers[::-1]))
@@ -160,7 +160,7 @@ def test_parallel_calls_are_answered_together(server, fake, user, agent):
 
 @BOTH
 def test_results_may_come_with_a_question(server, fake, user, agent):
-    calls, _ = called(server, fake, user, agent)
+    calls, _ = call_tools(server, fake, user, agent)
     messages = [*results(calls, "3"), user_message("and double it")]
     post(server, body(user, agent=agent, tools=[TOOL], messages=messages))
     assert exchange(fake.requests[-1])[-2:] == [
@@ -171,7 +171,7 @@ def test_results_may_come_with_a_question(server, fake, user, agent):
 
 @BOTH
 def test_tool_loop_may_have_several_rounds(server, fake, user, agent):
-    calls, sent = called(server, fake, user, agent)
+    calls, sent = call_tools(server, fake, user, agent)
     for number in range(3):
         sent += results(calls, str(number))
         fake.reply(tool_calls=[("add", {"round": number})])
@@ -180,8 +180,8 @@ def test_tool_loop_may_have_several_rounds(server, fake, user, agent):
         sent.append({"role": "assistant", "content": None, "tool_calls": calls})
     sent += results(calls, "done")
     post(server, body(user, agent=agent, tools=[TOOL], messages=sent))
-    told = [kind for kind, *_ in exchange(fake.requests[-1])]
-    assert told == ["user", *("call", "result") * 4]
+    kinds = [kind for kind, *_ in exchange(fake.requests[-1])]
+    assert kinds == ["user", *("call", "result") * 4]
 
 
 @BOTH
@@ -206,23 +206,23 @@ def test_reasoning_is_sent_back_with_its_call(server, fake, user, agent):
 def test_unrequested_result_is_refused(server, fake, user, agent):
     orphan = {"role": "tool", "tool_call_id": "call_nowhere", "content": "3"}
     for messages in ([orphan], [user_message("hi"), orphan]):
-        said = refused(server, body(user, agent=agent, messages=messages))
-        assert said["param"] == "messages"
-        assert "call_nowhere" in said["message"]
+        error = refused(server, body(user, agent=agent, messages=messages))
+        assert error["param"] == "messages"
+        assert "call_nowhere" in error["message"]
     assert fake.requests == []
     assert stored(user) == []
 
 
 def test_result_of_another_users_call_is_refused(server, fake, user):
-    calls, _ = called(server, fake, user, "assistant")
+    calls, _ = call_tools(server, fake, user, "assistant")
     stranger = body(f"{user}-2", messages=results(calls, "3"))
     assert refused(server, stranger)["message"]
 
 
 @BOTH
 def test_unanswered_call_does_not_break_the_next_turn(server, fake, user, agent):
-    called(server, fake, user, agent, said=["Let me see."])
-    called(server, fake, f"{user}-silent", agent)
+    call_tools(server, fake, user, agent, error=["Let me see."])
+    call_tools(server, fake, f"{user}-silent", agent)
     post(server, body(user, "never mind", agent=agent))
     assert exchange(fake.requests[-1]) == [
         *(("user", "what is 1+2?"), ("assistant", "Let me see.")),
@@ -236,7 +236,7 @@ def test_unanswered_call_does_not_break_the_next_turn(server, fake, user, agent)
 
 @BOTH
 def test_one_of_two_calls_may_stay_unanswered(server, fake, user, agent):
-    calls, _ = called(server, fake, user, agent, tools=[("add", {}), ("look", {})])
+    calls, _ = call_tools(server, fake, user, agent, tools=[("add", {}), ("look", {})])
     messages = results(calls[1:], "a cat")
     post(server, body(user, agent=agent, tools=[LOOK], messages=messages))
     two = calls[1]["id"]
@@ -254,7 +254,7 @@ def test_exchange_in_progress_is_never_truncated(server, fake, user, agent, conf
         "  - {name: assistant, provider: openai, model: m, context_tokens: 256}\n"
         "  - {name: claude, provider: anthropic, model: m, context_tokens: 256}"
     )
-    calls, _ = called(server, fake, user, agent)
+    calls, _ = call_tools(server, fake, user, agent)
     messages = results(calls, "r" * 5000)
     post(server, body(user, agent=agent, tools=[TOOL], messages=messages))
     assert [kind for kind, *_ in exchange(fake.requests[-1])] == [

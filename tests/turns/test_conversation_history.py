@@ -30,8 +30,8 @@ TOOL = {
 LOOK = {"type": "function", "function": {"name": "look"}}
 
 
-def spoken(request: Any) -> list[str]:
-    """Return what a provider was told, without the system's part."""
+def sent_messages(request: Any) -> list[str]:
+    """Return the messages sent to a provider, without system messages."""
     return [text for role, text in prompt(request) if role != "system"]
 
 
@@ -46,7 +46,7 @@ def test_conversation_continues(server, fake, user, agent, stream):
         fake.reply(answer)
         request = body(user, question, agent=agent, stream=stream)
         assert post(server, request).status_code == 200
-    assert spoken(fake.requests[-1]) == ["one", "1", "two", "2", "three"]
+    assert sent_messages(fake.requests[-1]) == ["one", "1", "two", "2", "three"]
 
 
 @BOTH
@@ -70,7 +70,7 @@ def test_stream_is_stored_before_its_finish_reason(client, fake, user):
 def test_agents_share_a_users_conversation(client, fake, user):
     ask(client, user, "to one")
     ask(client, user, "to the other", agent="claude")
-    assert spoken(fake.requests[-1])[0] == "to one"
+    assert sent_messages(fake.requests[-1])[0] == "to one"
     spoke = StoredMessage.objects.filter(role="assistant").order_by("-id")[:2]
     assert [row.agent for row in spoke] == ["claude", "assistant"]
 
@@ -87,9 +87,9 @@ def test_stored_messages_have_the_turn_id(client, user):
 def test_threads_of_one_user_are_separate(client, fake, user):
     ask(client, user, "at home")
     ask(client, user, "at work", metadata={"thread_id": "work"})
-    assert spoken(fake.requests[-1]) == ["at work"]
+    assert sent_messages(fake.requests[-1]) == ["at work"]
     ask(client, user, "more work", metadata={"thread_id": "work"})
-    assert spoken(fake.requests[-1])[0] == "at work"
+    assert sent_messages(fake.requests[-1])[0] == "at work"
     assert threads(user) == ["", "work"]
     assert [text for _, text, _ in stored(user)][::2] == ["at home"]
     assert [text for _, text, _ in stored(user, "work")][::2] == [
@@ -100,49 +100,50 @@ def test_threads_of_one_user_are_separate(client, fake, user):
 def test_equal_thread_names_of_two_users_are_separate(client, fake, user):
     ask(client, user, "mine", metadata={"thread_id": "t"})
     ask(client, f"{user}-2", "yours", metadata={"thread_id": "t"})
-    assert spoken(fake.requests[-1]) == ["yours"]
+    assert sent_messages(fake.requests[-1]) == ["yours"]
 
 
-# Users and requests at once.
+# Concurrent users and requests.
 
 
 def test_concurrent_users_see_only_their_messages(server, fake, user):
-    fake.default = lambda request: ScriptedAnswer([f"re: {spoken(request)[-1]}"])
+    fake.default = lambda request: ScriptedAnswer([f"re: {sent_messages(request)[-1]}"])
 
-    def talk(number: int) -> None:
+    def send_messages(number: int) -> None:
         for turn in range(4):
             post(server, body(f"{user}/{number}", f"{number}-{turn}"))
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(talk, range(8)))
+        list(pool.map(send_messages, range(8)))
     for number in range(8):
-        said = [f"{number}-{turn}" for turn in range(4)]
-        pairs = [text for question in said for text in (question, f"re: {question}")]
+        texts = [f"{number}-{turn}" for turn in range(4)]
+        pairs = [text for question in texts for text in (question, f"re: {question}")]
         assert [text for _, text, _ in stored(f"{user}/{number}")] == pairs
     for request in fake.requests:
-        own = spoken(request)[-1].split("-")[0]
+        own = sent_messages(request)[-1].split("-")[0]
         assert all(
-            text.removeprefix("re: ").startswith(f"{own}-") for text in spoken(request)
+            text.removeprefix("re: ").startswith(f"{own}-")
+            for text in sent_messages(request)
         )
 
 
 @EITHER
 def test_concurrent_requests_of_one_user_keep_their_pairs(server, fake, user, stream):
     barrier = threading.Barrier(8)
-    fake.default = lambda request: ScriptedAnswer([f"re: {spoken(request)[-1]}"])
+    fake.default = lambda request: ScriptedAnswer([f"re: {sent_messages(request)[-1]}"])
 
-    def talk(number: int) -> None:
+    def send_messages(number: int) -> None:
         barrier.wait(60)
         post(server, body(user, f"q{number}", stream=stream))
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(talk, range(8)))
-    said = [text for _, text, _ in stored(user)]
-    assert sorted(said[::2]) == sorted(f"q{number}" for number in range(8))
-    assert said[1::2] == [f"re: {question}" for question in said[::2]]
+        list(pool.map(send_messages, range(8)))
+    texts = [text for _, text, _ in stored(user)]
+    assert sorted(texts[::2]) == sorted(f"q{number}" for number in range(8))
+    assert texts[1::2] == [f"re: {question}" for question in texts[::2]]
 
 
-# Clients that keep the conversation themselves.
+# Clients that send the conversation.
 
 
 @BOTH
@@ -153,7 +154,13 @@ def test_resent_history_is_not_duplicated(client, fake, user, agent):
         fake.reply(f"re: {question}")
         message = ask(client, user, agent=agent, messages=sent).choices[0].message
         sent.append(replied(message.content))
-    assert spoken(fake.requests[-1]) == ["one", "re: one", "two", "re: two", "three"]
+    assert sent_messages(fake.requests[-1]) == [
+        "one",
+        "re: one",
+        "two",
+        "re: two",
+        "three",
+    ]
     assert len(stored(user)) == 6
 
 
@@ -161,9 +168,9 @@ def test_client_history_replaces_the_stored_one(client, fake, user):
     ask(client, user, "stored")
     few_shot = [user_message("2+2"), replied("4"), user_message("3+3")]
     ask(client, user, messages=few_shot, metadata={"history": "client"})
-    assert spoken(fake.requests[-1]) == ["2+2", "4", "3+3"]
+    assert sent_messages(fake.requests[-1]) == ["2+2", "4", "3+3"]
     ask(client, user, "and now?")
-    assert spoken(fake.requests[-1]) == [
+    assert sent_messages(fake.requests[-1]) == [
         *("stored", "Hello from the fake.", "3+3", "Hello from the fake.", "and now?")
     ]
 
@@ -190,20 +197,20 @@ def test_incognito_turn_stores_no_row(server, fake, user, agent, stream):
             metadata={"memory": "incognito", "thread_id": "t"},
         )
         assert post(server, request).status_code == 200
-        assert spoken(fake.requests[-1]) == ["a", "b", "secret"]
+        assert sent_messages(fake.requests[-1]) == ["a", "b", "secret"]
     assert rows() == before
     assert threads(f"{user}-stranger") == []
 
 
-# How much is remembered.
+# Truncation of the history.
 
 
 def test_history_fits_the_agents_context(client, fake, user):
     for number in range(12):
         fake.reply("x" * 100, usage=None)
         ask(client, user, f"{number}: " + "y" * 100, agent="forgetful")
-    sent = spoken(fake.requests[-1])
-    # Four characters a token, and four tokens around each message.
+    sent = sent_messages(fake.requests[-1])
+    # Four characters per token, and four tokens of overhead per message.
     assert sent[0].startswith("8: ")
     assert sent[-1].startswith("11: ")
     assert sum(len(text) for text in sent) < 256 * 4
@@ -213,12 +220,12 @@ def test_history_fits_the_agents_context(client, fake, user):
 def test_long_question_is_never_truncated(client, fake, user):
     ask(client, user, "before", agent="forgetful")
     ask(client, user, "z" * 5000, agent="forgetful")
-    assert spoken(fake.requests[-1]) == ["z" * 5000]
+    assert sent_messages(fake.requests[-1]) == ["z" * 5000]
 
 
 def test_history_is_truncated_per_agent(client, fake, user):
     ask(client, user, "y" * 2000, agent="forgetful")
     ask(client, user, "b", agent="forgetful")
-    assert spoken(fake.requests[-1]) == ["b"]
+    assert sent_messages(fake.requests[-1]) == ["b"]
     ask(client, user, "c")
-    assert spoken(fake.requests[-1])[0] == "y" * 2000
+    assert sent_messages(fake.requests[-1])[0] == "y" * 2000

@@ -1,4 +1,4 @@
-"""The database lane: two trips a turn, none held by a stream, none lost."""
+"""The database executor: two jobs per turn, retries, timeouts and locks."""
 
 import asyncio
 import gc
@@ -20,30 +20,30 @@ ON_SQLITE = connection.vendor == "sqlite"
 
 
 @pytest.fixture
-def trips(monkeypatch):
-    """The functions the lane has called."""
+def jobs(monkeypatch):
+    """The functions that the executor ran."""
     seen = []
     call = database_executor._call
 
-    def note(function, args, kwargs):
+    def record_job(function, args, kwargs):
         seen.append(function.__name__)
         return call(function, args, kwargs)
 
-    monkeypatch.setattr(database_executor, "_call", note)
+    monkeypatch.setattr(database_executor, "_call", record_job)
     return seen
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_turn_takes_two_database_jobs(server, client, user, trips, stream):
+def test_turn_takes_two_database_jobs(server, client, user, jobs, stream):
     with open_connection(server, body(user, stream=stream)) as caller:
         caller.read_until("stop")
         until(lambda: stored(user))
-    assert trips == ["load_context", "store_turn"]
+    assert jobs == ["load_context", "store_turn"]
 
 
-def test_incognito_turn_takes_no_database_job(client, user, trips):
+def test_incognito_turn_takes_no_database_job(client, user, jobs):
     ask(client, user, metadata={"memory": "incognito"})
-    assert trips == []
+    assert jobs == []
 
 
 def test_open_streams_hold_no_database_thread(server, fake, client, user):
@@ -90,16 +90,16 @@ async def test_write_is_never_retried():
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "is_logged"),
     [
         (TurnDiscarded(), []),
         (DatabaseDown(), []),
         (ValueError(), ["a write of a cancelled request failed"]),
     ],
 )
-async def test_abandoned_write_logs_only_internal_errors(fault, told, caplog):
+async def test_abandoned_write_logs_only_internal_errors(fault, is_logged, caplog):
     has_begun, is_left = threading.Event(), threading.Event()
-    # What other tests left behind has its say before.
+    # Let abandoned writes of other tests log first.
     gc.collect()
     caplog.clear()
 
@@ -122,7 +122,7 @@ async def test_abandoned_write_logs_only_internal_errors(fault, told, caplog):
         for each in caplog.records
         if each.name in ("asyncio", "database.database_executor")
     ]
-    assert [record.getMessage() for record in ours] == told
+    assert [record.getMessage() for record in ours] == is_logged
 
 
 async def test_wait_for_writes_ignores_other_event_loops():
@@ -199,7 +199,7 @@ class TestSqlite:
 
 
 class Locked:
-    """Another process that holds SQLite's write lock."""
+    """Holds SQLite's write lock, like another process."""
 
     def __enter__(self) -> None:
         name = connection.settings_dict["NAME"]
@@ -212,7 +212,7 @@ class Locked:
 
 
 class LaneWaits:
-    """The lane waits this long for a lock, in milliseconds."""
+    """Sets the lock timeout of the executor's threads."""
 
     def __init__(self, milliseconds: int) -> None:
         self._milliseconds = milliseconds

@@ -1,4 +1,4 @@
-"""What a caller may say in `metadata`."""
+"""Options of a turn in `metadata`."""
 
 import pytest
 
@@ -22,17 +22,17 @@ def test_empty_metadata_is_accepted(server, user, metadata):
 )
 @pytest.mark.parametrize("value", ["", "abc", "-1", "1.5", " 7", "1e3", "٣", "²", "+1"])
 def test_non_numeric_limit_is_refused(server, fake, user, key, value):
-    said = refused(server, body(user, metadata={key: value}))
-    assert said["param"] == f"metadata.{key}"
+    error = refused(server, body(user, metadata={key: value}))
+    assert error["param"] == f"metadata.{key}"
     wanted = f"metadata key '{key}' must be a non-negative integer, got '{value}'"
-    assert said["message"] == wanted
+    assert error["message"] == wanted
     assert fake.requests == []
 
 
 @pytest.mark.parametrize("name", ["", " ", "\n", "x" * 513, "a\0b"])
 def test_invalid_thread_id_is_refused(server, fake, user, name):
-    said = refused(server, body(user, metadata={"thread_id": name}))
-    assert said["param"] == "metadata.thread_id"
+    error = refused(server, body(user, metadata={"thread_id": name}))
+    assert error["param"] == "metadata.thread_id"
     assert fake.requests == []
 
 
@@ -56,6 +56,6 @@ def test_thread_id_may_be_any_text(client, fake, user, name):
     ],
 )
 def test_invalid_choice_is_refused(server, fake, user, key, value):
-    said = refused(server, body(user, metadata={key: value}))
-    assert said["param"] == f"metadata.{key}"
+    error = refused(server, body(user, metadata={key: value}))
+    assert error["param"] == f"metadata.{key}"
     assert fake.requests == []

@@ -1,4 +1,4 @@
-"""The prompt is what every provider takes, and nothing is said twice."""
+"""Composition of the prompt: valid for every provider, without duplicates."""
 
 import pytest
 
@@ -101,9 +101,9 @@ CALLED = assistant(None, CALL, OTHER)
 @pytest.mark.parametrize(
     ("since", "new", "joined"),
     [
-        # The first results of these calls.
+        # First results of these calls.
         ([], [result("call_1")], [assistant(None, CALL), result("call_1")]),
-        # Sent again.
+        # Resent results.
         (
             [result("call_1"), assistant("b")],
             [result("call_1")],

@@ -18,7 +18,7 @@ from providers.resilience.error_mapping import ProviderSource
 
 
 class Remote:
-    """An embedder's service, and how it does."""
+    """A scripted embedding API."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""The language a caller pins a reply to."""
+"""`metadata.language`: the language of the reply."""
 
 import pytest
 
@@ -75,9 +75,9 @@ def test_language_works_with_a_response_format(client, fake, user):
 )
 @pytest.mark.parametrize("stream", [True, False])
 def test_malformed_language_tag_is_refused(server, fake, user, stream, tag):
-    said = refused(server, body(user, stream=stream, metadata={"language": tag}))
-    assert said["type"] == "invalid_request_error"
-    assert said["param"] == "metadata.language"
+    error = refused(server, body(user, stream=stream, metadata={"language": tag}))
+    assert error["type"] == "invalid_request_error"
+    assert error["param"] == "metadata.language"
     start = "invalid `metadata.language`: invalid language tag: "
-    assert said["message"].startswith(start)
+    assert error["message"].startswith(start)
     assert fake.requests == []

@@ -1,4 +1,4 @@
-"""Turns are tried on other variants in the background, and nobody notices."""
+"""Shadow runs: other variants run a turn in the background, unseen by users."""
 
 from contextlib import aclosing
 
@@ -56,20 +56,20 @@ memory: {user_state: false}
 )
 
 
-def staged(*, rate: float = 1, more: str = "") -> str:
+def config_text(*, rate: float = 1, more: str = "") -> str:
     return STAGE.replace("RATE", str(rate)).replace("MORE", more or "seed: 7")
 
 
-def scripted(request) -> ScriptedAnswer:
+def reply_by_model(request) -> ScriptedAnswer:
     if is_judging(request):
         return ScriptedAnswer([answer(accuracy=9, tone=7)])
     return ScriptedAnswer([f"{request.body['model']} says so."])
 
 
 @pytest.fixture
-def stage(task_runner, configure, fake):
-    configure(staged())
-    fake.default = scripted
+def worker(task_runner, configure, fake):
+    configure(config_text())
+    fake.default = reply_by_model
     return task_runner
 
 
@@ -78,11 +78,11 @@ def shadows_of(user: str) -> list[Task]:
     return list(rows.order_by("created_at"))
 
 
-def tried(stage, user: str) -> Task:
-    """Return the closed task of the one trial there is."""
+def wait_for_shadow_run(worker, user: str) -> Task:
+    """Return the user's only shadow run, after it has ended."""
     (task,) = shadows_of(user)
-    stage.kick()
-    return stage.wait_for_end(task)
+    worker.kick()
+    return worker.wait_for_end(task)
 
 
 def turns_of(user: str, **fields) -> list[Turn]:
@@ -90,7 +90,7 @@ def turns_of(user: str, **fields) -> list[Turn]:
     return list(rows.order_by("started_at"))
 
 
-def said_by(user: str) -> list[tuple[str, str]]:
+def messages_of(user: str) -> list[tuple[str, str]]:
     rows = MessageRow.objects.filter(thread__user_id=identity.derive_user_id(user))
     return list(rows.order_by("position").values_list("role", "text"))
 
@@ -103,10 +103,10 @@ def spent(user: str) -> int:
 
 
 def test_other_variants_get_the_same_request_with_their_preamble(
-    stage, client, fake, user
+    worker, client, fake, user
 ):
     ask(client, user, "First?", agent="trial", temperature=0.9)
-    task = tried(stage, user)
+    task = wait_for_shadow_run(worker, user)
     assert (task.state, task.agent, task.error) == ("done", "keen", "")
     served, shadow = fake.bodies[:2]
     assert shadow["model"] == "gpt-keen"
@@ -115,13 +115,13 @@ def test_other_variants_get_the_same_request_with_their_preamble(
     assert served["messages"][0]["content"] == "Be calm."
 
 
-def test_shadow_run_uses_the_real_conversation(stage, client, fake, user):
+def test_shadow_run_uses_the_real_conversation(worker, client, fake, user):
     ask(client, user, "First?", agent="trial")
-    tried(stage, user)
+    wait_for_shadow_run(worker, user)
     ask(client, user, "Second?", agent="trial")
     task = shadows_of(user)[-1]
-    stage.kick()
-    stage.wait_for_end(task)
+    worker.kick()
+    worker.wait_for_end(task)
     [shadow] = [
         body
         for body in fake.bodies
@@ -132,30 +132,30 @@ def test_shadow_run_uses_the_real_conversation(stage, client, fake, user):
     ]
 
 
-def test_shadow_run_stores_only_its_record(stage, client, user):
-    told = ask(client, user, "First?", agent="trial")
-    said, used = said_by(user), spent(user)
-    assert said == [("user", "First?"), ("assistant", "gpt-calm says so.")]
-    task = tried(stage, user)
-    assert said_by(user) == said
+def test_shadow_run_stores_only_its_record(worker, client, user):
+    completion = ask(client, user, "First?", agent="trial")
+    messages, used = messages_of(user), spent(user)
+    assert messages == [("user", "First?"), ("assistant", "gpt-calm says so.")]
+    task = wait_for_shadow_run(worker, user)
+    assert messages_of(user) == messages
     assert spent(user) == used
     [served] = turns_of(user, origin="chat")
     [shadow] = turns_of(user, origin="shadow")
-    assert f"chatcmpl-{served.pk.hex}" == told.id
+    assert f"chatcmpl-{served.pk.hex}" == completion.id
     assert (shadow.agent, shadow.experiment) == ("keen", "trial")
     assert shadow.request_id == served.request_id
     assert shadow.user_message == "First?"
     assert shadow.input_tokens > 0
     assert task.turn_id == served.pk
-    # What was said is not kept a second time.
+    # The task keeps no copy of the messages.
     assert task.payload == {"experiment": "trial"}
 
 
-def test_shadow_run_is_judged_by_its_own_reply(stage, client, fake, user):
+def test_shadow_run_is_judged_by_its_own_reply(worker, client, fake, user):
     ask(client, user, "First?", agent="trial")
-    tried(stage, user)
+    wait_for_shadow_run(worker, user)
     [judging] = Task.objects.filter(user_id=identity.derive_user_id(user), kind="judge")
-    stage.wait_for_end(judging)
+    worker.wait_for_end(judging)
     [shadow] = turns_of(user, origin="shadow")
     found = Score.objects.filter(user_id=identity.derive_user_id(user))
     assert set(found.values_list("turn_id", "agent", "experiment", "origin")) == {
@@ -167,9 +167,9 @@ def test_shadow_run_is_judged_by_its_own_reply(stage, client, fake, user):
 
 
 def test_only_the_configured_share_is_shadowed(
-    stage, configure, client, user, monkeypatch
+    worker, configure, client, user, monkeypatch
 ):
-    configure(staged(rate=0.25))
+    configure(config_text(rate=0.25))
     drawn = iter([0.1, 0.25, 0.9, 0.2499])
     monkeypatch.setattr("judges.runs.judge_queue.random.random", lambda: next(drawn))
     for _ in range(4):
@@ -177,8 +177,8 @@ def test_only_the_configured_share_is_shadowed(
     assert len(shadows_of(user)) == 2
 
 
-def test_rate_of_zero_shadows_nothing(stage, configure, client, user):
-    configure(staged(rate=0))
+def test_rate_of_zero_shadows_nothing(worker, configure, client, user):
+    configure(config_text(rate=0))
     ask(client, user, "First?", agent="trial")
     assert shadows_of(user) == []
 
@@ -190,12 +190,12 @@ def test_rate_of_zero_shadows_nothing(stage, configure, client, user):
         {"agent": "calm"},
     ],
 )
-def test_excluded_requests_are_not_shadowed(stage, client, user, more):
+def test_excluded_requests_are_not_shadowed(worker, client, user, more):
     ask(client, user, "First?", **more)
     assert shadows_of(user) == []
 
 
-def test_incognito_turn_with_writing_tools_is_not_shadowed(stage, user):
+def test_incognito_turn_with_writing_tools_is_not_shadowed(worker, user):
     request = TurnRequest(
         turn_id=new_turn_id(),
         agent="trial",
@@ -218,68 +218,68 @@ def test_incognito_turn_with_writing_tools_is_not_shadowed(stage, user):
     assert shadows_of(user) == []
 
 
-def test_turn_waiting_for_its_client_is_not_shadowed(stage, client, fake, user):
+def test_turn_waiting_for_its_client_is_not_shadowed(worker, client, fake, user):
     fake.call_tool("look", {})
     function = {"name": "look", "parameters": {"type": "object"}}
-    told = ask(
+    completion = ask(
         *(client, user, "First?"),
         agent="trial",
         tools=[{"type": "function", "function": function}],
     )
-    assert told.choices[0].finish_reason == "tool_calls"
+    assert completion.choices[0].finish_reason == "tool_calls"
     assert shadows_of(user) == []
 
 
-def test_response_format_is_enforced(stage, client, fake, user):
+def test_response_format_is_enforced(worker, client, fake, user):
     fake.reply('{"a": 1}')
     ask(client, user, "First?", agent="trial", response_format={"type": "json_object"})
     fake.reply("Prose.")
     fake.reply('{"b": 2}')
-    assert tried(stage, user).state == "done"
+    assert wait_for_shadow_run(worker, user).state == "done"
     assert "single valid JSON object" in fake.bodies[1]["messages"][0]["content"]
     assert fake.bodies[2]["messages"][-2]["content"] == "Prose."
 
 
-def test_failed_shadow_run_is_recorded(stage, client, fake, user):
+def test_failed_shadow_run_is_recorded(worker, client, fake, user):
     ask(client, user, "First?", agent="trial")
     fake.default = None
     fake.fail(401)
-    task = tried(stage, user)
+    task = wait_for_shadow_run(worker, user)
     assert task.state == "errored"
     assert "401" in task.error or "API key" in task.error or "openai" in task.error
     [shadow] = turns_of(user, origin="shadow")
     assert (shadow.outcome, shadow.agent) == ("error", "keen")
     assert task.payload == {"experiment": "trial"}
-    assert said_by(user)[-1] == ("assistant", "gpt-calm says so.")
-    # No copy of what was asked is kept, so there is nothing to do again.
+    assert messages_of(user)[-1] == ("assistant", "gpt-calm says so.")
+    # No copy of the messages is kept, so a retry has nothing to run.
     assert lifecycle.requeue([task.pk]) == 1
-    stage.kick()
-    assert stage.wait_for_end(task).result == "the messages of the turn are deleted"
+    worker.kick()
+    assert worker.wait_for_end(task).result == "the messages of the turn are deleted"
 
 
 @pytest.mark.parametrize("status", [200, 401])
-def test_erasure_during_a_shadow_run_leaves_nothing(stage, client, fake, user, status):
+def test_erasure_during_a_shadow_run_leaves_nothing(worker, client, fake, user, status):
     ask(client, user, "First?", agent="trial")
     fake.answer(ScriptedAnswer(["Late."], status=status, hang="headers"))
-    stage.kick()
+    worker.kick()
     fake.wait(lambda: len(fake.requests) == 2)
     Task.objects.filter(user_id=identity.derive_user_id(user)).delete()
     fake.release()
-    wait_until(lambda: stage.is_idle)
+    wait_until(lambda: worker.is_idle)
     assert turns_of(user, origin="shadow") == []
 
 
-def test_removed_variant_is_not_run(stage, configure, client, user):
+def test_removed_variant_is_not_run(worker, configure, client, user):
     ask(client, user, "First?", agent="trial")
     configure(CONFIG)
-    task = tried(stage, user)
+    task = wait_for_shadow_run(worker, user)
     assert task.result == "the variant is no longer configured"
     assert task.payload == {"experiment": "trial"}
 
 
-def test_shadow_runs_are_hidden_from_users(stage, configure, client, user, running):
+def test_shadow_runs_are_hidden_from_users(worker, configure, client, user, running):
     ask(client, user, "First?", agent="trial")
-    tried(stage, user)
+    wait_for_shadow_run(worker, user)
     owner = identity.derive_user_id(user)
     listed, _ = turn_store.page_turns(user_id=owner, origins=turn_store.USER_ORIGINS)
     assert [turn.agent for turn in listed] == ["calm"]
@@ -288,7 +288,7 @@ def test_shadow_runs_are_hidden_from_users(stage, configure, client, user, runni
 
 
 class Shop:
-    """A server with a tool that changes something, and one that does not."""
+    """An MCP server with a writing and a read-only tool."""
 
     def __init__(self) -> None:
         self.called: list[str] = []
@@ -305,31 +305,32 @@ class Shop:
             return "bought"
 
 
-def test_only_readonly_tools_are_called(stage, configure, client, fake, user):
+def test_only_readonly_tools_are_called(worker, configure, client, fake, user):
     shop = Shop()
     with serve(shop.mcp.streamable_http_app(host="127.0.0.1")) as url:
         more = "mcp_tools: [{server: shop}]"
         configure(
-            staged(more=more) + f"mcp: {{shop: {{url: '{url}/mcp', oauth: false}}}}\n"
+            config_text(more=more)
+            + f"mcp: {{shop: {{url: '{url}/mcp', oauth: false}}}}\n"
         )
         ask(client, user, "First?", agent="trial")
         fake.call_tool("buy", {"item": "tea"})
         fake.call_tool("price", {"item": "tea"})
         fake.call_tool("save_memory", {"content": "Likes tea."})
         fake.reply("Tea is five.")
-        assert tried(stage, user).state == "done"
+        assert wait_for_shadow_run(worker, user).state == "done"
     assert shop.called == ["price"]
-    told = [
+    completion = [
         m["content"] for b in fake.bodies for m in b["messages"] if m["role"] == "tool"
     ]
     assert [
-        ("Not available in a shadow run" in text) for text in dict.fromkeys(told)
+        ("Not available in a shadow run" in text) for text in dict.fromkeys(completion)
     ] == [*(True, False)]
     offered = {t["function"]["name"] for t in fake.bodies[1]["tools"]}
     assert {"buy", "price", "save_memory", "search_memory"} <= offered
 
 
-def test_oversized_prompt_is_not_copied(stage, client, user, monkeypatch):
+def test_oversized_prompt_is_not_copied(worker, client, user, monkeypatch):
     monkeypatch.setattr("turns.shadow_runs.shadow_queue.MAX_PAYLOAD_SIZE", 10)
     ask(client, user, "A question of some length?", agent="trial")
     assert shadows_of(user) == []

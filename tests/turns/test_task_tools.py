@@ -1,4 +1,4 @@
-"""Agents have work done in the background, for their user and nobody else."""
+"""Agents create and list background tasks of their user."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ def tools(body: Any) -> list[str]:
 
 
 def answer(body: Any) -> Any:
-    """What the last tool told the model."""
+    """Return the result of the last tool call."""
     text = body["messages"][-1]["content"]
     return text if text.startswith("Error") else json.loads(text)
 
@@ -137,16 +137,16 @@ def test_dispatch_hides_agents_forbidden_to_the_token(
     chat, fake, user, configure, name
 ):
     secret = api_tokens.create_token("test", user, agents=["tuned"], by=ADA)[1]
-    told = []
+    listed = []
     for text in (WITH_TASKS, WITH_TASKS.replace("name: claude", "name: other")):
         configure(text + "\nauth: {proxy: {tokens: {}}}\n")
         fake.call_tool("dispatch_task", {"agent": name, "prompt": "Go."})
         ask(chat.with_options(api_key=secret), user, "Look.", agent="tuned")
-        told.append(answer(fake.bodies[-1]))
+        listed.append(answer(fake.bodies[-1]))
         assert "claude" not in json.dumps(fake.bodies[-1]["tools"])
-    assert told[0] == told[1]
-    assert f"The model '{name}' does not exist" in told[0]
-    assert "did you mean" not in told[0]
+    assert listed[0] == listed[1]
+    assert f"The model '{name}' does not exist" in listed[0]
+    assert "did you mean" not in listed[0]
     assert tasks_of(user) == []
 
 
@@ -182,8 +182,8 @@ def test_dispatched_task_has_its_own_thread(
     fake.reply("Found.")
     task_runner.kick()
     assert task_runner.wait_for_end(task).result == "Found."
-    said = StoredMessage.objects.filter(thread__user_id=identity.derive_user_id(user))
-    apart = said.exclude(thread__name="").order_by("position")
+    stored = StoredMessage.objects.filter(thread__user_id=identity.derive_user_id(user))
+    apart = stored.exclude(thread__name="").order_by("position")
     assert [row.text for row in apart] == ["Find out.", "Found."]
     assert apart[0].thread.name == f"task-{task.pk}"
     learnt = ExtractionJob.objects.filter(user_id=identity.derive_user_id(user))

@@ -1,4 +1,4 @@
-"""An agent's tools have names of their own, and know how deep they are."""
+"""Tools of an agent: unique names, depth, and MCP servers."""
 
 import asyncio
 import json

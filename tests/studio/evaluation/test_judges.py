@@ -22,7 +22,7 @@ from tasks.queue import lifecycle
 from telemetry.config import TELEMETRY
 from telemetry.storage import costs
 from telemetry.storage.costs import JudgeExpense
-from tests.judges.test_judge_command import Past
+from tests.judges.test_judge_command import PastReplies
 from tests.studio.openapi.schema_assertions import assert_fits
 
 pytestmark = pytest.mark.database
@@ -35,7 +35,7 @@ PERSONA = {"provider": "openai", "model": "p", "preamble": "You ask."}
 @pytest.fixture
 def past(server, configure):
     """A judge and an agent with unique names."""
-    return Past(configure)
+    return PastReplies(configure)
 
 
 def add_score(

@@ -42,7 +42,7 @@ def schema(schema: Any = PERSON, **more: Any) -> dict:
     return {"type": "json_schema", "json_schema": inner}
 
 
-def told(request: Any) -> str:
+def system_prompt(request: Any) -> str:
     return "".join(text for role, text in prompt(request) if role == "system")
 
 
@@ -55,7 +55,7 @@ def test_schema_follows_the_agents_preamble(client, fake, user, agent):
     fake.reply(ADA)
     asked = schema(description="a single person record", strict=True)
     ask(client, user, agent=agent, response_format=asked)
-    system = told(fake.requests[-1])
+    system = system_prompt(fake.requests[-1])
     assert system.startswith("You are a test assistant.")
     for part in ("'person'", "a single person record", '"additionalProperties":false'):
         assert part in system
@@ -65,13 +65,13 @@ def test_schema_follows_the_agents_preamble(client, fake, user, agent):
 def test_json_object_format_asks_for_json(client, fake, user, agent):
     fake.reply("{}")
     ask(client, user, agent=agent, response_format=OBJECT)
-    assert "JSON object" in told(fake.requests[-1])
+    assert "JSON object" in system_prompt(fake.requests[-1])
 
 
 @BOTH
 def test_text_format_adds_nothing_to_the_prompt(client, fake, user, agent):
     ask(client, user, agent=agent, response_format={"type": "text"})
-    assert told(fake.requests[-1]) == "You are a test assistant."
+    assert system_prompt(fake.requests[-1]) == "You are a test assistant."
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -88,7 +88,7 @@ def test_native_provider_receives_the_response_format(
         fake.reply(ADA)
         ask(client, user, response_format=asked)
         assert fake.bodies[-1].get("response_format") == (asked if native else None)
-        assert "JSON" in told(fake.requests[-1])
+        assert "JSON" in system_prompt(fake.requests[-1])
 
 
 def test_unknown_openai_server_does_not_receive_the_format(client, fake, user):
@@ -97,12 +97,12 @@ def test_unknown_openai_server_does_not_receive_the_format(client, fake, user):
     assert "response_format" not in fake.bodies[-1]
 
 
-# What comes back.
+# Extraction of the JSON.
 
 
 @BOTH
 @pytest.mark.parametrize(
-    "said",
+    "error",
     [
         ADA,
         f"  {ADA}\n",
@@ -111,8 +111,8 @@ def test_unknown_openai_server_does_not_receive_the_format(client, fake, user):
         f"Here you are:\n\n```json\n{ADA}\n```\nAnything else?",
     ],
 )
-def test_bare_json_is_returned(client, fake, user, agent, said):
-    fake.reply(said)
+def test_bare_json_is_returned(client, fake, user, agent, error):
+    fake.reply(error)
     completion = ask(client, user, agent=agent, response_format=schema())
     assert content(completion) == ADA
     assert stored(user)[-1] == ("assistant", ADA, "stop")
@@ -133,9 +133,9 @@ def test_schema_may_require_another_type_than_object(client, fake, user, value):
 
 
 def test_fences_inside_a_string_are_text(client, fake, user):
-    said = json.dumps({"code": "```json\n{}\n```"}, separators=(",", ":"))
-    fake.reply(said)
-    assert content(ask(client, user, response_format=OBJECT)) == said
+    error = json.dumps({"code": "```json\n{}\n```"}, separators=(",", ":"))
+    fake.reply(error)
+    assert content(ask(client, user, response_format=OBJECT)) == error
 
 
 # Repair.
@@ -161,16 +161,16 @@ def test_repair_shows_the_reply_and_the_error(client, fake, user, agent):
 @BOTH
 def test_repair_stops_after_two_retries(server, fake, user, agent):
     fake.default = ScriptedAnswer([NO_AGE])
-    said = refused(server, body(user, agent=agent, response_format=schema()), 502)
-    assert said["type"] == "upstream_error"
-    assert said["message"] == MISMATCH
+    error = refused(server, body(user, agent=agent, response_format=schema()), 502)
+    assert error["type"] == "upstream_error"
+    assert error["message"] == MISMATCH
     assert len(fake.requests) == 3
     assert stored(user) == []
 
 
 def test_third_attempt_may_succeed(client, fake, user):
-    for said in ("no JSON", '{"age": "x", "name": "y"}', ADA):
-        fake.reply(said)
+    for error in ("no JSON", '{"age": "x", "name": "y"}', ADA):
+        fake.reply(error)
     completion = ask(client, user, response_format=schema())
     assert content(completion) == ADA
     corrections = [text for _, text in prompt(fake.requests[-1])[-4:]][1::2]
@@ -182,8 +182,8 @@ def test_third_attempt_may_succeed(client, fake, user):
 
 def test_array_does_not_match_json_object(server, fake, user):
     fake.default = ScriptedAnswer(["[1]"])
-    said = refused(server, body(user, response_format=OBJECT), 502)
-    assert "not an object" in said["message"]
+    error = refused(server, body(user, response_format=OBJECT), 502)
+    assert "not an object" in error["message"]
 
 
 def test_empty_reply_is_repaired(client, fake, user):
@@ -203,8 +203,8 @@ def test_repair_is_not_stored_in_the_conversation(client, fake, user):
 def test_provider_failure_during_repair_is_reported(server, fake, user):
     fake.reply("oops")
     fake.fail(429)
-    said = refused(server, body(user, response_format=OBJECT), 429)
-    assert said["code"] == "provider_rate_limited"
+    error = refused(server, body(user, response_format=OBJECT), 429)
+    assert error["code"] == "provider_rate_limited"
 
 
 def test_mismatch_quotes_little_of_schema_and_reply(server, fake, user):
@@ -212,18 +212,18 @@ def test_mismatch_quotes_little_of_schema_and_reply(server, fake, user):
     for _ in range(3):
         fake.reply('"y"')
     wanted = schema({"enum": allowed})
-    said = refused(server, body(user, response_format=wanted), 502)["message"]
-    assert len(said) <= len("response did not match the schema: ") + 100
-    assert "…" in said
-    # The model is sent more of it, to mend its reply.
+    error = refused(server, body(user, response_format=wanted), 502)["message"]
+    assert len(error) <= len("response did not match the schema: ") + 100
+    assert "…" in error
+    # The model receives more of it, to correct its reply.
     assert "x" * 200 in prompt(fake.requests[-1])[-1][1]
 
 
 @BOTH
 def test_truncated_reply_is_not_repaired(server, fake, user, agent):
     fake.reply('{"age": 3', finish="length")
-    said = refused(server, body(user, agent=agent, response_format=schema()), 502)
-    assert "max_tokens" in said["message"]
+    error = refused(server, body(user, agent=agent, response_format=schema()), 502)
+    assert "max_tokens" in error["message"]
     assert len(fake.requests) == 1
 
 
@@ -232,7 +232,7 @@ def test_complete_reply_at_the_length_limit_is_accepted(client, fake, user):
     assert content(ask(client, user, response_format=schema())) == ADA
 
 
-# What is not held to the format.
+# Replies that are not checked.
 
 
 @BOTH
@@ -284,11 +284,11 @@ def test_matching_stream_is_unchanged(server, fake, user, agent):
 def test_mismatching_stream_ends_with_an_error(server, fake, user, agent):
     fake.reply(NO_AGE)
     read = frames(server, body(user, agent=agent, response_format=schema()))
-    *said, failed, done = read
+    *error, failed, done = read
     assert done == DONE
     assert failed["error"]["type"] == "upstream_error"
     assert failed["error"]["message"] == MISMATCH
-    assert not any(choice["finish_reason"] for choice in choices(said))
+    assert not any(choice["finish_reason"] for choice in choices(error))
     assert len(fake.requests) == 1
     assert stored(user)[-1] == ("assistant", NO_AGE, "error")
 

@@ -1,4 +1,4 @@
-"""Schemas are compiled after the limits allow the turn, once, here or in a child."""
+"""Compilation and checks of schemas, in the process or in a child, and their cache."""
 
 import asyncio
 from typing import Any
@@ -31,7 +31,7 @@ COSTLY = {"type": "string", "pattern": "^[a-z]+$"}
 
 @pytest.fixture
 def remembered(monkeypatch) -> _SchemaCache:
-    """What is remembered of schemas: nothing yet."""
+    """An empty cache of schemas."""
     found = _SchemaCache()
     monkeypatch.setattr(reply_schema, "_cache", found)
     return found
@@ -39,7 +39,7 @@ def remembered(monkeypatch) -> _SchemaCache:
 
 @pytest.fixture
 def work(monkeypatch, remembered) -> list[str]:
-    """Where schemas are compiled and replies checked: "here" or "child"."""
+    """The compilations and checks, each with its place."""
     done: list[str] = []
 
     def watched(module: Any, name: str, word: str) -> None:
@@ -113,7 +113,7 @@ async def test_property_order_changes_the_schema_digest(remembered, closed):
 
 @pytest.mark.parametrize("more", [{}, {"pattern": "a"}])
 async def test_error_quotes_little_of_an_invalid_schema(remembered, closed, more):
-    """Here and in a child."""
+    """In this process and in a child."""
     schema = {"type": "\x1b" + "x" * 1000, **more}
     with pytest.raises(SchemaInvalid) as refused:
         await reply_schema.from_client(schema).compile()

@@ -40,7 +40,7 @@ def schema(schema: Any = PERSON, **more: Any) -> dict:
     return {"type": "json_schema", "json_schema": inner}
 
 
-def told(request: Any) -> str:
+def system_prompt(request: Any) -> str:
     return "".join(text for role, text in prompt(request) if role == "system")
 
 
@@ -71,9 +71,9 @@ def content(completion: Any) -> Any:
 )
 def test_invalid_schema_is_refused_before_any_call(server, fake, user, stream, bad):
     request = body(user, stream=stream, response_format=schema(bad))
-    said = refused(server, request)
-    assert said["param"] == "response_format"
-    assert said["code"] == "invalid_json_schema"
+    error = refused(server, request)
+    assert error["param"] == "response_format"
+    assert error["code"] == "invalid_json_schema"
     assert fake.requests == []
 
 
@@ -158,13 +158,13 @@ def test_self_referencing_schema_ends(client, fake, user):
 
 @pytest.mark.parametrize("number", ["12345678901234567890123", "0.10", "-1e-400"])
 def test_numbers_are_returned_unchanged(client, fake, user, number):
-    said = f'{{"n": {number}}}'
-    fake.reply(said)
-    assert content(ask(client, user, response_format=OBJECT)) == said
+    error = f'{{"n": {number}}}'
+    fake.reply(error)
+    assert content(ask(client, user, response_format=OBJECT)) == error
 
 
 def explosive(levels: int) -> dict:
-    """A schema whose check doubles with each level."""
+    """Return a schema whose check takes twice as long with each level."""
     definitions: dict = {f"d{levels}": {"type": "integer"}}
     for level in range(levels):
         deeper = {"$ref": f"#/$defs/d{level + 1}"}

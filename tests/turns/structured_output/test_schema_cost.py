@@ -1,4 +1,4 @@
-"""The schemas that are compiled in the web process are cheap, whatever they contain."""
+"""Every schema of the subset is cheap to compile and to check."""
 
 import itertools
 from functools import partial
@@ -15,11 +15,11 @@ from turns.structured_output import schema_cost, schema_worker
 from turns.structured_output.schema_cost import SchemaWeight
 
 MAX_ERRORS = 9_000
-"""Of one explanation; each takes 5 to 20 microseconds, by how deep it is nested."""
+"""Errors of one explanation; each takes 5 to 20 µs, depending on its depth."""
 COUNTED_WORK = schema_cost.MAX_WORK // 20
-"""Less than is checked, because a step that is counted takes longer."""
+"""Smaller than in production, because counting slows each step."""
 SIZES = (2**8, 2**11, 2**14)
-"""Bytes of a reply."""
+"""Size of a reply."""
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 SCALARS = (
@@ -74,7 +74,7 @@ def weight_of(schema: Any) -> SchemaWeight | None:
 
 
 def reply_of(element: Any, size: int) -> list[Any]:
-    """Return a list of this element, about so many bytes long."""
+    """Return a list of this element, of about `size` bytes."""
     return [element] * (size // (len(orjson.dumps(element)) + 1))
 
 
@@ -106,7 +106,7 @@ def _counted_keyword(keyword: str, value: Any) -> Any:
 
 
 def compiled(schema: Any) -> Any:
-    """Return a validator, or None where the library refuses the schema."""
+    """Return a validator, or None if the library refuses the schema."""
     try:
         return schema_worker.compile_schema(schema)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Children that check schemas: few, limited, replaced, and gone at the end."""
+"""The children that check schemas: their number, limits and replacement."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ def doubling(keyword: str, levels: int = 40) -> bytes:
 
 
 def children() -> list[psutil.Process]:
-    """Return the children that check schemas, zombies among them."""
+    """Return the children that check schemas, zombies included."""
     found = []
     for process in psutil.Process().children():
         try:
@@ -41,35 +41,35 @@ def children() -> list[psutil.Process]:
 
 @pytest.fixture
 async def closed():
-    """End what the test's event loop started."""
+    """Ends the children of the test's event loop."""
     before = set(children())
     yield
     await schema_worker_pool.close()
     assert not set(children()) - before
 
 
-def mine() -> list[int]:
+def idle_pids() -> list[int]:
     return [child.pid for child in schema_worker_pool._current_pool().idle]
 
 
 async def test_value_is_checked(closed):
     assert await schema_worker_pool.compile_error(GOOD) is None
     assert await schema_worker_pool.first_error(GOOD, b"5") is None
-    said = await schema_worker_pool.first_error(GOOD, b'"x"')
-    assert said == '"x" is not of type "integer"'
+    error = await schema_worker_pool.first_error(GOOD, b'"x"')
+    assert error == '"x" is not of type "integer"'
 
 
 async def test_invalid_schema_is_named(closed):
-    said = await schema_worker_pool.compile_error(b'{"type": "strange"}')
-    assert said is not None
-    assert '"strange" is not valid' in said
+    error = await schema_worker_pool.compile_error(b'{"type": "strange"}')
+    assert error is not None
+    assert '"strange" is not valid' in error
 
 
 async def test_child_answers_more_than_once(closed):
     await schema_worker_pool.compile_error(GOOD)
-    before = mine()
+    before = idle_pids()
     await schema_worker_pool.first_error(GOOD, b"5")
-    assert mine() == before
+    assert idle_pids() == before
     assert len(before) == 1
 
 
@@ -78,13 +78,13 @@ async def test_costly_check_is_ended_and_its_child_replaced(closed, keyword):
     value = b"5" if keyword == "allOf" else b'"x"'
     with pytest.raises(CheckTooCostly):
         await schema_worker_pool.first_error(doubling(keyword), value)
-    assert mine() == []
+    assert idle_pids() == []
     assert await schema_worker_pool.first_error(GOOD, b"5") is None
 
 
 @pytest.fixture
 def endings(monkeypatch) -> list[int | None]:
-    """The return codes of children before anything here killed them."""
+    """The return codes of ended children; None for a child that was still running."""
     found: list[int | None] = []
     end = schema_worker_pool._end_worker
 
@@ -117,19 +117,19 @@ async def test_child_cpu_time_is_limited(closed, endings):
 
 async def test_dead_child_is_replaced(closed):
     await schema_worker_pool.compile_error(GOOD)
-    (pid,) = mine()
+    (pid,) = idle_pids()
     os.kill(pid, signal.SIGKILL)
     assert await schema_worker_pool.first_error(GOOD, b"5") is None
-    assert mine() != [pid]
+    assert idle_pids() != [pid]
 
 
 async def test_child_of_a_cancelled_check_is_ended(closed):
     await schema_worker_pool.compile_error(GOOD)
-    (pid,) = mine()
+    (pid,) = idle_pids()
     checking = asyncio.create_task(
         schema_worker_pool.first_error(doubling("anyOf"), b'"x"')
     )
-    while mine():  # noqa: ASYNC110 (nothing announces it)
+    while idle_pids():  # noqa: ASYNC110 (nothing announces it)
         await asyncio.sleep(0)
     checking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -140,7 +140,7 @@ async def test_child_of_a_cancelled_check_is_ended(closed):
 async def test_child_environment_has_no_secrets(closed, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     await schema_worker_pool.compile_error(GOOD)
-    (pid,) = mine()
+    (pid,) = idle_pids()
     environment = psutil.Process(pid).environ()
     assert "OPENAI_API_KEY" not in environment
     assert set(environment) <= {"PYTHONPATH", "LC_CTYPE", "__CF_USER_TEXT_ENCODING"}
@@ -157,7 +157,7 @@ async def test_number_of_children_is_limited(closed):
         await asyncio.sleep(0.01)
     assert await checks == [None] * 20
     assert 0 < most <= schema_worker_pool.MAX_CHILDREN
-    assert len(mine()) <= schema_worker_pool.MAX_IDLE
+    assert len(idle_pids()) <= schema_worker_pool.MAX_IDLE
 
 
 async def test_new_schemas_are_refused_while_too_many_wait(closed, monkeypatch):
