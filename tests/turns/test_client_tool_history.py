@@ -143,7 +143,7 @@ def test_client_tool_call_round_trips(server, fake, user, agent, stream, resent)
 @BOTH
 def test_parallel_calls_are_answered_together(server, fake, user, agent):
     tools = [("add", {"a": 1}), ("look", {})]
-    calls, _ = call_tools(server, fake, user, agent, error=["Let me see."], tools=tools)
+    calls, _ = call_tools(server, fake, user, agent, texts=["Let me see."], tools=tools)
     assert [call["function"]["name"] for call in calls] == ["add", "look"]
     answers = results(calls, "3", "a cat")
     post(server, body(user, agent=agent, tools=[TOOL, LOOK], messages=answers[::-1]))
@@ -221,7 +221,7 @@ def test_result_of_another_users_call_is_refused(server, fake, user):
 
 @BOTH
 def test_unanswered_call_does_not_break_the_next_turn(server, fake, user, agent):
-    call_tools(server, fake, user, agent, error=["Let me see."])
+    call_tools(server, fake, user, agent, texts=["Let me see."])
     call_tools(server, fake, f"{user}-silent", agent)
     post(server, body(user, "never mind", agent=agent))
     assert exchange(fake.requests[-1]) == [
