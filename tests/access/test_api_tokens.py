@@ -1,4 +1,4 @@
-"""Tokens: made once, found by their digest, refused once revoked or expired."""
+"""API tokens: created, found by their digest, refused once invalid."""
 
 import hashlib
 import re

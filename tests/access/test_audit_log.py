@@ -1,4 +1,4 @@
-"""What was changed is written down with the change, and read back page by page."""
+"""Audit entries are stored with their change, and listed page by page."""
 
 import json
 import uuid

@@ -1,4 +1,4 @@
-"""What a command does whose output nobody reads to the end."""
+"""Commands whose output pipe is closed early."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Dollars are read to the micro-dollar and shown as people write them."""
+"""Parsing and formatting of dollar amounts, to the micro-dollar."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whose request it is, as a caller sees it."""
+"""The user of a request, by its caller and names."""
 
 import uuid
 

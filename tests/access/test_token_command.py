@@ -1,4 +1,4 @@
-"""`token create|list|revoke`: the secret on stdout, all else on stderr."""
+"""`token create|list|revoke`: the secret on stdout, other text on stderr."""
 
 import json
 import os

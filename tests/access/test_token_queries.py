@@ -1,4 +1,4 @@
-"""Tokens are listed with what they spent, however many there are."""
+"""Lists of tokens with their spending."""
 
 import re
 import uuid

@@ -1,4 +1,4 @@
-"""Meters: what is set aside, given back and charged, and what dies with a process."""
+"""Usage counters: reserve, settle, release, expire and prune."""
 
 import threading
 import uuid

@@ -1,4 +1,4 @@
-"""Users are known by the names that tokens and the file have."""
+"""Names of users, from tokens and the configuration."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""The namespace of users' ids: who decides it, and who may not work with another."""
+"""The namespace of user ids: which one applies, and mismatches."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Client addresses as limits count them."""
+"""Client addresses and networks for rate limits."""
 
 import pytest
 

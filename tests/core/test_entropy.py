@@ -1,4 +1,4 @@
-"""Random keys are told from what people make up, however long that is."""
+"""Random keys are distinguished from human-made text."""
 
 import base64
 import random

@@ -1,4 +1,4 @@
-"""Ids of turns: unique, and in the order of their time."""
+"""Turn ids are unique and ordered by time."""
 
 import time
 import uuid

@@ -1,4 +1,4 @@
-"""JSON is found however a model wraps it."""
+"""JSON is found in any wrapping of a model's reply."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sums as people read them."""
+"""Formatting of dollar amounts."""
 
 import pytest
 

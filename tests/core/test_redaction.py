@@ -1,4 +1,4 @@
-"""Secrets are taken out of texts, and nothing else is."""
+"""Secrets are removed from texts, and nothing else."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""A request goes by its client's name, if it is one."""
+"""Request ids: the client's if valid, else a new one."""
 
 import contextvars
 import re

@@ -1,4 +1,4 @@
-"""What cannot be seen is written out."""
+"""Invisible characters are escaped."""
 
 import pytest
 

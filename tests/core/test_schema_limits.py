@@ -1,4 +1,4 @@
-"""Limits on schemas, counted before anything looks into them."""
+"""Limits on JSON Schemas."""
 
 from functools import partial
 from typing import Any

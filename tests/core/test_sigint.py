@@ -1,4 +1,4 @@
-"""^C: held back, heard where it is looked for, and as before afterwards."""
+"""^C is deferred, raised at a check, and restored afterwards."""
 
 import os
 import signal

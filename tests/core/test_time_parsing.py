@@ -1,4 +1,4 @@
-"""Instants as people type them."""
+"""Parsing of times that users type."""
 
 from datetime import UTC, datetime, timedelta
 

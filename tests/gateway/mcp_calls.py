@@ -1,4 +1,4 @@
-"""How the tests speak MCP to the server: with the official client, or by hand."""
+"""MCP requests to the server: with the official client, or as raw HTTP."""
 
 import asyncio
 import contextlib

@@ -1,8 +1,8 @@
-"""OpenAI's published shapes, as JSON Schemas that take nothing besides.
+"""OpenAI's published schemas as JSON Schemas without additional properties.
 
 Source: OpenAI's API reference (CreateChatCompletionResponse,
-CreateChatCompletionStreamResponse, ErrorResponse, ListModelsResponse). The one field
-of our own is `reasoning_content`, as DeepSeek and others name it.
+CreateChatCompletionStreamResponse, ErrorResponse, ListModelsResponse). The only added
+field is `reasoning_content`, the name that DeepSeek and others use.
 """
 
 from typing import Any

@@ -1,9 +1,9 @@
-"""A real OpenID provider with keys of its own, which a test can upset.
+"""A real OpenID provider with its own keys, which tests can make fail.
 
-with IdentityProvider() as place:
-    place.issuer              # for coulisse.yaml
-    place.sign(sub="ada")     # a bearer token
-    place.subject = "ada"     # who is logged in there, in any browser
+with IdentityProvider() as provider:
+    provider.issuer              # for coulisse.yaml
+    provider.sign(sub="ada")     # a bearer token
+    provider.subject = "ada"     # the logged-in user, in any browser
 """
 
 import base64

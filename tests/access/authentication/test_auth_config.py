@@ -1,4 +1,4 @@
-"""The `auth` block of the YAML."""
+"""The `auth` section of the YAML."""
 
 import asyncio
 import base64

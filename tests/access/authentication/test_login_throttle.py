@@ -1,4 +1,4 @@
-"""How long sign-ins are delayed, and which failures are reported."""
+"""Delays of sign-ins, and reports of failures."""
 
 import pytest
 

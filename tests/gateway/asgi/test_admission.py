@@ -1,4 +1,4 @@
-"""What is refused before its body is read, seen by clients that never send one."""
+"""Requests that are refused before their body is read."""
 
 import json
 import socket

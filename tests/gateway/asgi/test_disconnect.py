@@ -1,4 +1,4 @@
-"""A client that leaves: the provider is told, and what was said is kept."""
+"""Clients that disconnect: the turn is cancelled, and its messages are stored."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""Whether the process lives and whether it can serve; no model is called."""
+"""`/health`: liveness and readiness, without a model call."""
 
 import httpx2
 import pytest

@@ -1,4 +1,4 @@
-"""A web page that points a name of its own here is not served."""
+"""Requests for host names that are not this server's."""
 
 import httpx2
 import pytest

@@ -1,4 +1,4 @@
-"""How often a whole turn asks the database, plain and with all that can bound it."""
+"""The number of database queries of a turn, without and with limits."""
 
 import re
 

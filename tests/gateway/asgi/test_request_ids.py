@@ -1,4 +1,4 @@
-"""Every answer names its request, and so does all that is written about it."""
+"""Request ids in responses, logs and records."""
 
 import asyncio
 import json

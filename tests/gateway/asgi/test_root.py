@@ -1,4 +1,4 @@
-"""`/`: the studio for browsers, nothing for programs."""
+"""`/`: redirects browsers to the studio, and returns 404 to other clients."""
 
 import httpx2
 import pytest

@@ -1,4 +1,4 @@
-"""A server that stops while a reply is on its way."""
+"""A server that stops during a reply."""
 
 import json
 import threading

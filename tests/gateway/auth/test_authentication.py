@@ -1,4 +1,4 @@
-"""Who may call `/v1` and `/mcp`: passwords and API tokens, over real HTTP."""
+"""Passwords and API tokens for `/v1` and `/mcp`, over real HTTP."""
 
 import base64
 from datetime import UTC, datetime, timedelta

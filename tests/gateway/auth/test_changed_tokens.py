@@ -1,4 +1,4 @@
-"""API tokens that change while processes remember them, over real HTTP."""
+"""API tokens that change while processes cache them, over real HTTP."""
 
 import httpx2
 import pytest

@@ -1,4 +1,4 @@
-"""Failed sign-ins at `/v1`, `/mcp` and the links of users are delayed."""
+"""Delays after failed sign-ins at `/v1`, `/mcp` and the sign-in links."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""`auth.proxy.oidc`: bearer tokens of a real identity provider, and its login."""
+"""`auth.proxy.oidc`: bearer tokens and the browser login of a real provider."""
 
 import base64
 import json

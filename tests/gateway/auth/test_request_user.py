@@ -1,4 +1,4 @@
-"""The user of a chat, and of the models list: header, query and body."""
+"""The user of a chat and of the model list: header, query and body."""
 
 import httpx2
 import pytest

@@ -1,4 +1,4 @@
-"""A token limited to some agents: for it, the others do not exist."""
+"""API tokens that are limited to some agents."""
 
 import httpx2
 import pytest

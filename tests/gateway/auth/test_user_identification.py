@@ -1,4 +1,4 @@
-"""Whose request it is: named by query, header or body, and never by two names."""
+"""The user of a request to the memory API: query, header and body."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Users named by ids: computed ones, known ones, and those that are names."""
+"""Users named by ids: computed, known, and treated as names."""
 
 import json
 import uuid

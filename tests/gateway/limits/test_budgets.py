@@ -1,4 +1,4 @@
-"""Budgets of API tokens: what they let through, and that the sums are right."""
+"""Budgets of API tokens: what they refuse, and exact sums."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What a reply cost, as clients of the official SDK are told."""
+"""The cost of a reply in responses of the official SDK."""
 
 import openai
 import pytest

@@ -1,4 +1,4 @@
-"""Turns that ended while the database was away: charged once, when it is back."""
+"""Turns that end during a database outage are charged once afterwards."""
 
 import threading
 

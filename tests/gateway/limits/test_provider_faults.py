@@ -1,5 +1,7 @@
-"""A provider that fails, over real sockets: what the client sees, how soon, and what
-is charged and stored. `docs/reliability.md` has the same table in words."""
+"""Provider failures over real sockets: responses, delays, charges and stored rows.
+
+`docs/reliability.md` has the same table.
+"""
 
 import asyncio
 import functools

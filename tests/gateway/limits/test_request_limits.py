@@ -1,4 +1,4 @@
-"""Limits on requests that take no turn: memory, feedback, exports, tools at `/mcp`."""
+"""Limits on requests without a turn: memory, feedback, exports, `/mcp` tools."""
 
 import contextlib
 import json

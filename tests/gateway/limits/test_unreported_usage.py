@@ -1,4 +1,4 @@
-"""Calls whose provider reports no usage are charged for everything they sent."""
+"""Calls without a usage from the provider are charged by an estimate."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Limits on users and agents: the request's own, and the YAML's."""
+"""Limits on users and agents: from the request's metadata and the YAML."""
 
 import time
 import uuid

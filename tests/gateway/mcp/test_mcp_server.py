@@ -1,4 +1,4 @@
-"""This server as an MCP server: agents and memory as tools of any client."""
+"""This server as an MCP server: agents and memory as tools."""
 
 import asyncio
 import json

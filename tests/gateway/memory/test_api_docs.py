@@ -1,4 +1,4 @@
-"""docs/memories-api.md lists what the API takes and says."""
+"""docs/memories-api.md matches the API's parameters and responses."""
 
 import re
 import uuid

@@ -1,4 +1,4 @@
-"""What is known of a user is theirs: to list, search, correct and forget."""
+"""The memory API: list, save, correct and delete a user's memories."""
 
 import time
 from datetime import UTC, datetime, timedelta

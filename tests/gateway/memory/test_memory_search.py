@@ -1,4 +1,4 @@
-"""What is known of a user and what they said is found, by words and by meaning."""
+"""Search in memories and messages, by words and by meaning."""
 
 import uuid
 

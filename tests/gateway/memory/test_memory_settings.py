@@ -1,4 +1,4 @@
-"""What the YAML says of memory counts in the turns a client takes."""
+"""The YAML's memory settings apply to turns."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a turn recalls of its user, and what it leaves to be learnt."""
+"""What a turn recalls about its user, and what it queues for extraction."""
 
 import uuid
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""A user takes along everything there is of them, or has it erased."""
+"""Export and erasure of a user's data."""
 
 import asyncio
 import json

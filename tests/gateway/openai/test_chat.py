@@ -1,4 +1,4 @@
-"""A whole reply, through the official client, on both wires."""
+"""Complete replies, with the official client, on both wires."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Tools of the client beside the agent's own, as the clients use them."""
+"""The client's tools next to the agent's own."""
 
 import asyncio
 import json

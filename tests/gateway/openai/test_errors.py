@@ -1,4 +1,4 @@
-"""Whatever goes wrong, the answer is OpenAI's error object and an honest status."""
+"""Errors have OpenAI's format and the right status."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Clients ask for an experiment, and one of its agents answers."""
+"""Experiments as models: one of their agents replies."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Agents that call agents, seen from the client."""
+"""Agents that call other agents, as clients see them."""
 
 import pytest
 

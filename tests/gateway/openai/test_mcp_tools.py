@@ -1,4 +1,4 @@
-"""Agents with tools of MCP servers: real ones, through the whole server."""
+"""Agents with tools of real MCP servers."""
 
 import asyncio
 import re

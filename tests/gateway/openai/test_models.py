@@ -1,4 +1,4 @@
-"""The list of agents; no model is called."""
+"""The list of models; no model is called."""
 
 import httpx2
 import openai

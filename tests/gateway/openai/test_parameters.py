@@ -1,4 +1,4 @@
-"""Every parameter of OpenAI's is passed, mapped or refused; none is dropped."""
+"""Every parameter of OpenAI's API is passed, mapped or refused."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Skills as a whole turn uses them."""
+"""Skills in a complete turn."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A streamed reply, frame by frame, and what becomes of one that breaks."""
+"""Streamed replies, frame by frame, and streams that fail."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a `Content-Type` may say, and that no charset of it changes how text is read."""
+"""`Content-Type` headers: accepted values, and charsets without effect."""
 
 import encodings
 

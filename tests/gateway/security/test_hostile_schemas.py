@@ -1,4 +1,4 @@
-"""Schemas of strangers that would cost memory or time: refused, and nobody waits."""
+"""Schemas that would cost memory or time are refused, without delays."""
 
 import json
 import threading

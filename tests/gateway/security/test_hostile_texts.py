@@ -1,7 +1,7 @@
-"""A megabyte of what each pattern is slowest on, at every edge, freezes nothing.
+"""A megabyte of each pattern's slowest input, at every entry point, blocks nothing.
 
-What is measured is CPU, for other processes may be busy, too: how much the process
-takes until another of its threads has its turn, and how much one step of an event loop.
+The tests measure CPU time, because other processes may be busy: the time until another
+thread of the process runs, and the time of one step of the event loop.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Addresses of images: public ones and data, so that no provider is sent inside."""
+"""Image addresses: public hosts and data only."""
 
 import base64
 from typing import Any

@@ -1,4 +1,4 @@
-"""Bodies of many values: refused before each of them is judged and complained of."""
+"""Bodies with many values are refused before their validation."""
 
 import httpx2
 import orjson

@@ -1,4 +1,4 @@
-"""What operators need to mend something does not reach clients, and is in the log."""
+"""Details for operators are in the log, not in responses."""
 
 import re
 

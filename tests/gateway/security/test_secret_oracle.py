@@ -1,7 +1,7 @@
-"""No answer depends on whether the text that was sent holds a secret of the server.
+"""Responses do not reveal whether a request contains a secret of the server.
 
-Each request is sent twice: with a secret, and with another text of the same shape. The
-two answers must be the same, but for the text itself.
+Each request is sent twice: with a secret, and with a decoy of the same format. Both
+responses must be equal, apart from the text itself.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""No random key of the configuration leaves the process, whoever repeats it."""
+"""No random key of the configuration leaves the process."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What somebody may try who wants another's memory, or to come in without a key."""
+"""Attempts to access another user's memory, or to call without a credential."""
 
 import json
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""What clients change is written down: what, to what, by whom, from where."""
+"""Audit entries for changes by clients."""
 
 import pytest
 from django.test.utils import override_settings

@@ -1,4 +1,4 @@
-"""Users say what they think of the replies they got."""
+"""`/v1/feedback`: users rate replies."""
 
 import uuid
 from threading import Event, Thread

@@ -1,4 +1,4 @@
-"""What agents called is the operator's to show: users see it only where he says so."""
+"""Turn details that users see only if the operator allows it."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Users have work done in the background, and see their own."""
+"""`/v1/tasks`: users create background tasks and see their own."""
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What is put down of a turn, however it ends."""
+"""The record of a turn, for every outcome."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Users see what happened in their own turns, and in nobody else's."""
+"""`/v1/turns`: users see their own turns only."""
 
 import uuid
 from datetime import timedelta

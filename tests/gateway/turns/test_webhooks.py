@@ -1,4 +1,4 @@
-"""`/hooks/…`: posting there starts an agent."""
+"""`/hooks/…`: a POST starts an agent."""
 
 import hashlib
 import hmac
