@@ -34,7 +34,7 @@ def put(target, action="thing.change", actor="user:ada", at=None, **details):
 
 
 def run(*arguments: str, remark: str = "") -> list[str]:
-    """Return the lines of the command, which besides makes this remark."""
+    """Return the command's output lines; stderr must have this remark."""
     out, remarks = StringIO(), StringIO()
     call_command("audit", *arguments, stdout=out, stderr=remarks)
     assert remarks.getvalue().removesuffix("\n") == remark
@@ -79,8 +79,8 @@ def test_values_without_a_json_type_become_text(target):
     at, thing = datetime(2026, 1, 2, tzinfo=UTC), uuid.uuid4()
     put(target, since=at, thing=thing, none=None, yes=True, nan=float("nan"))
     [entry], _ = audit_log.page_entries(target=target)
-    told = {"since": str(at), "thing": str(thing), "none": None, "yes": True}
-    assert entry.details == {**told, "nan": "nan"}
+    result = {"since": str(at), "thing": str(thing), "none": None, "yes": True}
+    assert entry.details == {**result, "nan": "nan"}
 
 
 def test_secrets_are_redacted(target):
@@ -90,14 +90,14 @@ def test_secrets_are_redacted(target):
 
 
 def test_failed_change_is_not_audited(target):
-    deed = AuditEvent("thing.change", Actor("user:ada"), target)
+    event = AuditEvent("thing.change", Actor("user:ada"), target)
 
     def change():
         put(f"{target}-inner")
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        audit_log.run_recorded(deed, change)
+        audit_log.run_recorded(event, change)
     assert audit_log.page_entries(target=target) == ([], False)
 
 
@@ -110,8 +110,8 @@ def test_unauditable_change_is_rolled_back(target, monkeypatch):
 
 
 def test_audited_change_returns_its_result(target):
-    deed = AuditEvent("thing.change", Actor("user:ada", "here"), target, {"a": 1})
-    assert audit_log.run_recorded(deed, lambda one, *, two: (one, two), 1, two=2) == (
+    event = AuditEvent("thing.change", Actor("user:ada", "here"), target, {"a": 1})
+    assert audit_log.run_recorded(event, lambda one, *, two: (one, two), 1, two=2) == (
         1,
         2,
     )
@@ -146,9 +146,10 @@ def test_request_actor_is_the_credential_or_the_user():
     for scheme in ("basic", "oidc"):
         ada = caller.Caller("ada", None, scheme)
         assert audit_events.request_actor(ada, user_id, "").name == f"{scheme}:ada"
-    held = caller.Caller("laptop", "ada", "tokens", token)
+    suspended = caller.Caller("laptop", "ada", "tokens", token)
     assert (
-        audit_events.request_actor(held, user_id, "").name == "token:laptop (abcdef01)"
+        audit_events.request_actor(suspended, user_id, "").name
+        == "token:laptop (abcdef01)"
     )
 
 
@@ -193,7 +194,7 @@ def test_page_is_one_query_along_an_index(target):
         if connection.vendor == "sqlite":
             cursor.execute(f"EXPLAIN QUERY PLAN {query['sql']}")
         else:
-            # As it is with many rows.
+            # As with many rows.
             with transaction.atomic():
                 cursor.execute("SET LOCAL enable_seqscan = off")
                 cursor.execute("SET LOCAL enable_bitmapscan = off")
@@ -217,10 +218,10 @@ def test_command_prints_one_line_per_entry(target):
 
 def test_command_prints_json(target):
     entry = put(target, size=3)
-    [told] = json.loads("\n".join(run("--target", target, "--json")))
-    assert told["id"] == entry.pk
-    assert told["details"] == {"size": 3}
-    assert told["request_id"] is None
+    [result] = json.loads("\n".join(run("--target", target, "--json")))
+    assert result["id"] == entry.pk
+    assert result["details"] == {"size": 3}
+    assert result["request_id"] is None
     assert json.loads("".join(run("--target", f"{target}-else", "--json"))) == []
 
 

@@ -42,12 +42,12 @@ def test_null_safety_identifier_falls_back_to_user(server, user):
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_request_without_user_is_refused_with_a_hint(server, fake, stream):
-    said = refused(server, asking(stream=stream))
-    assert said["code"] == "user_required"
-    assert said["param"] == "safety_identifier"
-    assert "safety_identifier" in said["message"]
+    refusal = refused(server, asking(stream=stream))
+    assert refusal["code"] == "user_required"
+    assert refusal["param"] == "safety_identifier"
+    assert "safety_identifier" in refusal["message"]
     for remedy in ("default_user_id", "users: shared", "yaml"):
-        assert remedy not in said["message"]
+        assert remedy not in refusal["message"]
     assert fake.requests == []
 
 
@@ -65,13 +65,13 @@ def test_blank_name_is_refused(server, fake, field, blank):
 
 def test_blank_name_is_refused_despite_a_default_user(server, configure):
     configure(f"users: shared\n{AGENTS}")
-    said = refused(server, asking(safety_identifier=""))
-    assert said["param"] == "safety_identifier"
+    refusal = refused(server, asking(safety_identifier=""))
+    assert refusal["param"] == "safety_identifier"
 
 
 def test_overlong_name_is_refused(server):
-    said = refused(server, asking(safety_identifier="x" * 513))
-    assert "512" in said["message"]
+    refusal = refused(server, asking(safety_identifier="x" * 513))
+    assert "512" in refusal["message"]
 
 
 def test_default_user_applies_to_unnamed_requests(server, configure):

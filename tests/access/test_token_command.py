@@ -47,7 +47,7 @@ def principal() -> str:
 
 @pytest.fixture
 def run(yaml: Path):
-    """Run the command; return what it says on stdout and on stderr."""
+    """Run the command; return its stdout and stderr."""
 
     def run(*arguments: str) -> tuple[str, str]:
         out, err = StringIO(), StringIO()
@@ -166,10 +166,10 @@ def test_revoked_tokens_are_listed_on_request(run, principal):
 def test_list_prints_json_without_secrets(run, principal):
     secret = run("create", "laptop", "--principal", principal)[0].strip()
     out, _ = run("list", "--json")
-    [told] = [each for each in json.loads(out) if each["principal"] == principal]
-    assert told["id"] == str(minted(principal).id)
-    assert told["state"] == "active"
-    assert told["spent_micro_usd"] == 0
+    [result] = [each for each in json.loads(out) if each["principal"] == principal]
+    assert result["id"] == str(minted(principal).id)
+    assert result["state"] == "active"
+    assert result["spent_micro_usd"] == 0
     assert secret not in out
     assert api_tokens.digest(secret) not in out
 
@@ -215,7 +215,7 @@ def test_audit_names_the_command_line_user(run, principal):
 
 @pytest.fixture
 def project(yaml: Path) -> dict[str, str]:
-    """An environment in which the command finds tables, and not other tests'."""
+    """An environment with the command's own tables."""
     environment = {**os.environ, "COULISSE_CONFIG": str(yaml)}
     if connection.vendor == "sqlite":
         state = yaml.parent / ".coulisse"

@@ -86,7 +86,7 @@ def test_pages_are_contiguous_for_equal_times(principal, monkeypatch):
     monkeypatch.setattr(token_queries, "PAGE_SIZE", 2)
     found = [each.row.id for each in token_queries.iterate_tokens(now=NOW)]
     assert len(set(found)) == len(found)
-    # PostgreSQL and SQLite order ids alike: by their digits.
+    # PostgreSQL and SQLite both order ids by their digits.
     assert [each for each in found if each in rows] == sorted(rows, reverse=True)
 
 
@@ -120,8 +120,8 @@ def test_token_line_shows_all_terms(principal):
         expires_at=NOW + HOUR,
         agents=["writer", "coder"],
     )
-    told = TokenUsage(row, "active", 3_100_000, 40_000, 1, NOW)
-    assert re.split(" {2,}", formatting.token_line(told)) == [
+    result = TokenUsage(row, "active", 3_100_000, 40_000, 1, NOW)
+    assert re.split(" {2,}", formatting.token_line(result)) == [
         *(row.id.hex[:8], "active", "ci", "$20.00 / month"),
         "spent $0.04 this month, $3.10 total + 1 turn of unknown price",
         *(f"[{principal}]", "last used 2026-11-21 12:00"),

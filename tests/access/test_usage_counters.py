@@ -18,7 +18,7 @@ from tests.access.actors import ADA
 pytestmark = pytest.mark.database
 
 NOW = 1_800_000_000 - 1_800_000_000 % EPOCH_SECONDS + 1
-"""The first second but one of an epoch."""
+"""The second second of an epoch."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def hour(subject: str, now: int = NOW) -> CounterKey:
 
 
 def aside(key: CounterKey, *, tokens: int = 100, micro_usd: int = 10, now: int = NOW):
-    """Set aside, and return what the meter says and what is to be given back."""
+    """Reserve; return the counter's values and the reservation."""
     used = usage_counters.reserve(
         [key], None, tokens=tokens, micro_usd=micro_usd, now=now
     )
@@ -45,7 +45,7 @@ def row(key: CounterKey) -> UsageCounter:
 
 
 def held(key: CounterKey) -> tuple[int, int, int]:
-    """What is set aside, whether or not it still counts."""
+    """Return the stored reservations, expired ones included."""
     found = row(key)
     return (
         found.turns_reserved_now + found.turns_reserved_before,
@@ -219,7 +219,7 @@ def test_changed_token_is_looked_up_again(subject):
 
 
 def test_parallel_reservations_do_not_exceed_the_limit(subject):
-    """Forty threads behind a barrier, a limit of ten, each in its own transaction."""
+    """Forty threads with own transactions start together, with a limit of ten."""
     key = hour(subject)
     barrier = threading.Barrier(40)
     served = []
@@ -276,7 +276,7 @@ def test_past_windows_are_deleted(subject):
     assert kept(subject) == [time_windows.CALENDAR_MONTH]
     usage_counters.prune(NOW + 800 * time_windows.DAY)
     assert kept(subject) == []
-    # What a token has spent is told for as long as there is the token.
+    # A token's total spending is kept as long as the token.
     assert kept(token) == [time_windows.EVER]
 
 

@@ -32,7 +32,7 @@ agents: [{name: a, provider: openai, model: m}]
 
 @pytest.fixture
 def process(database, monkeypatch, tmp_path):
-    """A process that has established nothing yet, on a database without a record."""
+    """A process without a namespace, on a database without a fingerprint."""
     before = list(UserNamespace.objects.values())
     UserNamespace.objects.all().delete()
     for name in (USER_NAMESPACE, VAULT_KEY, HMAC_KEY):
@@ -111,7 +111,7 @@ def test_users_without_a_record_keep_the_public_one(process, monkeypatch):
 
 
 def test_processes_of_one_installation_agree(process, monkeypatch):
-    """They race for the file and for the record."""
+    """Several processes create the file and the fingerprint at once."""
     ready = threading.Barrier(6)
 
     def begin(_) -> uuid.UUID:
@@ -164,7 +164,7 @@ def test_lost_namespace_is_noticed(process, monkeypatch, rest):
         user_namespace.current()
     assert str(found) not in str(caught.value)
     assert process.exists() == (rest is not None)
-    # As soon as it is back, all is well.
+    # It works as soon as the database is available again.
     write(process, f"{KEYS}{USER_NAMESPACE}={found}\n")
     assert user_namespace.current() == found
 
@@ -225,9 +225,9 @@ def test_rolled_back_record_is_made_again(process, monkeypatch):
 
 def test_established_namespace_asks_no_database(process):
     user_namespace.current()
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as requested:
         identity.derive_user_id(f"new-{uuid.uuid4()}")
-    assert len(asked) == 0
+    assert len(requested) == 0
 
 
 # What counts as users.

@@ -68,8 +68,8 @@ def test_guessable_secret_is_not_registered(secret):
 def test_oldest_secrets_are_dropped():
     redaction.register_secrets(f"{KEY}{n:04}" for n in range(redaction.MAX_KNOWN))
     redaction.register_secrets([f"{KEY}0000", f"{KEY}-new"])
-    said = redaction.redact_own(f"{KEY}0000 {KEY}0001 {KEY}-new")
-    assert said == f"[redacted] {KEY}0001 [redacted]"
+    message = redaction.redact_own(f"{KEY}0000 {KEY}0001 {KEY}-new")
+    assert message == f"[redacted] {KEY}0001 [redacted]"
 
 
 def test_threads_can_register_secrets_in_parallel():
@@ -106,16 +106,16 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("said", "left"), OTHERS)
-def test_secret_like_text_is_redacted(said, left):
-    hidden = redaction.redact_all(said)
+@pytest.mark.parametrize(("message", "left"), OTHERS)
+def test_secret_like_text_is_redacted(message, left):
+    hidden = redaction.redact_all(message)
     assert hidden.startswith(left)
     assert "[redacted]" in hidden
-    assert redaction.redact_own(said) == said
+    assert redaction.redact_own(message) == message
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "send it as `Authorization: Bearer KEY`",
         "Bearer authentication",
@@ -127,9 +127,9 @@ def test_secret_like_text_is_redacted(said, left):
         "",
     ],
 )
-def test_other_text_is_kept(said):
+def test_other_text_is_kept(message):
     redaction.register_secrets([KEY])
-    assert redaction.redact_all(said) == said
+    assert redaction.redact_all(message) == message
 
 
 FOREIGN = [
@@ -151,34 +151,34 @@ def test_quote_masks_key_like_text(key):
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "max_tokens is too large: 100000; claude-sonnet-4-20250514 has 64000",
         "model meta-llama/Llama-3.3-70B-Instruct-Turbo does not exist",
         "Unsupported value: 'messages[0].content[1].image_url.detail' (see the docs)",
     ],
 )
-def test_quote_keeps_useful_text(said):
-    assert redaction.redact_quote(said) == said
+def test_quote_keeps_useful_text(message):
+    assert redaction.redact_quote(message) == message
 
 
 def test_quote_does_not_depend_on_known_secrets():
-    said = f"{KEY} hunter22hunter22 of-a-child-3"
-    before = redaction.redact_quote(said)
+    message = f"{KEY} hunter22hunter22 of-a-child-3"
+    before = redaction.redact_quote(message)
     redaction.register_secrets([KEY, "hunter22hunter22", "of-a-child-3"])
-    assert redaction.redact_quote(said) == before
+    assert redaction.redact_quote(message) == before
 
 
 def test_quoted_line_masks_a_key_that_its_end_cuts():
-    said = f"the key{' ' * 9}{KEY} is wrong"
-    assert redaction.redact_quoted_line(said, 20) == "the key [redacted] …"
+    message = f"the key{' ' * 9}{KEY} is wrong"
+    assert redaction.redact_quoted_line(message, 20) == "the key [redacted] …"
     assert redaction.redact_quoted_line("a\n b\x00", 20) == "a b\\x00"
 
 
 def test_long_text_is_truncated_with_a_note():
-    said = redaction.redact_all("word " * 40_000)
-    assert len(said) < redaction.MAX_READ + 100
-    assert said.endswith("… (cut off: the text has 200000 characters)")
+    message = redaction.redact_all("word " * 40_000)
+    assert len(message) < redaction.MAX_READ + 100
+    assert message.endswith("… (cut off: the text has 200000 characters)")
 
 
 @pytest.mark.parametrize("back", range(0, 30, 3))
@@ -224,6 +224,6 @@ def test_redaction_takes_linear_time(work, worst):
     "work", [redaction.redact_all, lambda text: redaction.redact_quote(text[:600])]
 )
 def test_text_beyond_the_limit_costs_nothing(work, worst):
-    # 64 times the text: in proportion it would take 64 times as long.
+    # 64 times the text must not take more than 64 times as long.
     short, long = (partial(work, WORST[worst](2**power)) for power in (16, 22))
     assert growth.grows_slowly(short, long)

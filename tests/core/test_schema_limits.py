@@ -25,7 +25,7 @@ def test_schema_within_the_limits_is_written():
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "message"),
     [
         (nested(65), "more than 64 levels deep"),
         (nested(250), "more than 64 levels deep"),
@@ -51,10 +51,10 @@ def test_schema_within_the_limits_is_written():
         ({"title": "\ud800"}, "cannot be written as JSON"),
     ],
 )
-def test_schema_beyond_a_limit_is_refused_by_its_name(schema, said):
+def test_schema_beyond_a_limit_is_refused_by_its_name(schema, message):
     with pytest.raises(SchemaTooLarge) as refused:
         schema_limits.check_schema(schema)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert len(str(refused.value)) < 300
 
 

@@ -11,7 +11,7 @@ from core.runtime import sigint
 def test_deferred_sigint_is_raised_at_the_check():
     with sigint.defer_sigint() as heed:
         heed()
-        # Twice, as runners such as make pass it on.
+        # Twice, because runners such as make forward it.
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):

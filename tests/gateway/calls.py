@@ -54,7 +54,7 @@ def basic(username: str, password: str, encoding: str = "utf-8") -> dict[str, st
 
 
 def ask(client: openai.OpenAI, user: str, *texts: str, **more: Any) -> ChatCompletion:
-    """Ask for a whole reply with the official client."""
+    """Request a complete reply with the official client."""
     request = body(user, *texts, **more)
     raw = client.chat.completions.with_raw_response.create(**request)
     check("completion", json.loads(raw.content))
@@ -111,7 +111,7 @@ def _frame(block: str) -> Any:
 
 
 def choices(read: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the one choice of each chunk that has one."""
+    """Return the choice of each chunk that has one."""
     chunks = [data for data in read if data != DONE and "choices" in data]
     return [chunk["choices"][0] for chunk in chunks if chunk["choices"]]
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 PATH = "/mcp"
 
 BOTH = ("auto", "legacy")
-"""The newer generation of the protocol, which each side of the SDK prefers, and the
+"""The newer generation of the protocol, which the SDK prefers, and the
 older one with a handshake."""
 
 
@@ -34,7 +34,7 @@ async def connected(
     headers = {name.replace("_", "-"): value for name, value in more.items()}
     if user is not None:
         headers[USER_HEADER] = user
-    # Reading the certificates nobody needs here costs more than the test.
+    # Loading certificates, which are not needed, costs more than the test.
     async with (
         httpx2.AsyncClient(headers=headers, verify=False, timeout=60) as http,
         Client(
@@ -45,24 +45,24 @@ async def connected(
 
 
 def text(result: Any) -> str:
-    """Return what a call is answered with."""
+    """Return the response to a call."""
     (part,) = result.content
     return part.text
 
 
 def rpc(method: str, params: Any = None, *, id: Any = 1) -> dict[str, Any]:
-    """Return a request as a body."""
+    """Return the body of a request."""
     body = {"jsonrpc": "2.0", "id": id, "method": method}
     return body if params is None else {**body, "params": params}
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
-    """Return the body of a tool's call."""
+    """Return the body of a tool call."""
     return rpc("tools/call", {"name": name, "arguments": arguments})
 
 
 def post(server: str, body: Any, user: str | None = None, **headers: str) -> Any:
-    """Post a body as curl would; names of headers are written with `_`."""
+    """Post a body as raw HTTP; header names have `_` for `-`."""
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     if user is not None:
         given[USER_HEADER] = user
@@ -82,7 +82,7 @@ def use(
     mode: str = "auto",
     query: str = "",
 ) -> T:
-    """Connect, do something with the client, and leave."""
+    """Connect, call a function with the client, and disconnect."""
 
     async def visit() -> T | MCPError:
         async with connected(server, user, mode=mode, query=query) as client:
@@ -106,14 +106,14 @@ def ask(
     mode: str = "auto",
     **arguments: Any,
 ) -> Any:
-    """Ask an agent; return the result of the call."""
+    """Call an agent; return the result of the call."""
     given = {"message": message, **arguments}
     return use(server, user, lambda client: client.call_tool(agent, given), mode=mode)
 
 
 @contextlib.contextmanager
 def calling(server: str, body: dict[str, Any], user: str) -> Iterator[socket.socket]:
-    """Post a body over a bare socket, and hang up at the end."""
+    """Post a body over a bare socket, and disconnect at the end."""
     address = urlsplit(server)
     assert address.hostname
     assert address.port

@@ -88,7 +88,7 @@ DELTA = closed(
         "minItems": 1,
         "items": {
             "oneOf": [
-                # The first piece of a call, and the others.
+                # The first delta of a call, and the others.
                 {
                     **TOOL_CALL,
                     "required": ["index", *TOOL_CALL["required"]],
@@ -158,6 +158,6 @@ _validators = {
 
 
 def check(kind: str, value: Any) -> Any:
-    """Return `value`; fail unless it is what OpenAI calls a `kind`."""
+    """Return `value`; fail unless it matches OpenAI's schema `kind`."""
     _validators[kind].validate(value)
     return value

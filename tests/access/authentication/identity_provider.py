@@ -28,7 +28,7 @@ RSA = [rsa.generate_private_key(65537, 2048) for _ in range(2)]
 
 
 class IdentityProvider:
-    """The provider, while the block lasts."""
+    """The provider, for the duration of the block."""
 
     def __init__(self) -> None:
         self.subject = "ada"
@@ -36,12 +36,12 @@ class IdentityProvider:
         self.extra_keys: list[dict[str, Any]] = []
         self.auth_methods: list[str] | None = ["client_secret_basic"]
         self.status = 200
-        """Of every answer; 0 hangs up."""
+        """The status of every response; 0 disconnects."""
         self.claims: dict[str, Any] = {}
-        """What ID tokens say otherwise."""
+        """Overrides for the claims of ID tokens."""
         self.issuer_says: str | None = None
         self.endpoints: dict[str, str] = {}
-        """What it publishes otherwise."""
+        """Overrides for the published metadata."""
         self.denial: str | None = None
         self.hits: list[str] = []
         self.codes: dict[str, dict[str, str]] = {}
@@ -77,7 +77,7 @@ class IdentityProvider:
         self._thread.join()
 
     def sign(self, *, kid: str = "one", alg: str = "RS256", **claims: Any) -> str:
-        """Return a token; a claim that is None is left out."""
+        """Return a token; claims with the value None are omitted."""
         now = int(time.time())
         known = {
             "iss": self.issuer,
@@ -87,11 +87,11 @@ class IdentityProvider:
             "exp": now + 300,
             **claims,
         }
-        said = {name: value for name, value in known.items() if value is not None}
-        return jwt.encode(said, self.keys[kid], algorithm=alg, headers={"kid": kid})
+        message = {name: value for name, value in known.items() if value is not None}
+        return jwt.encode(message, self.keys[kid], algorithm=alg, headers={"kid": kid})
 
     def rotate(self) -> None:
-        """Sign with another key from now on, under another name."""
+        """Sign with a new key, under a new key name, from now on."""
         self.keys = {"two": RSA[1]}
 
     def add_elliptic(self, kid: str) -> None:
@@ -141,32 +141,32 @@ class IdentityProvider:
         made = (RSAAlgorithm if is_rsa else ECAlgorithm).to_jwk(key.public_key())
         return {**json.loads(made), "kid": kid, "use": "sig"}
 
-    def _consent(self, asked: dict[str, str]) -> str:
-        assert asked["client_id"] == CLIENT
-        assert asked["response_type"] == "code"
-        assert asked["code_challenge_method"] == "S256"
-        assert "openid" in asked["scope"].split()
-        back = {"state": asked["state"], "iss": self.issuer}
+    def _consent(self, requested: dict[str, str]) -> str:
+        assert requested["client_id"] == CLIENT
+        assert requested["response_type"] == "code"
+        assert requested["code_challenge_method"] == "S256"
+        assert "openid" in requested["scope"].split()
+        back = {"state": requested["state"], "iss": self.issuer}
         if self.denial is not None:
             back |= {"error": "access_denied", "error_description": self.denial}
         else:
             code = back["code"] = secrets.token_urlsafe(16)
-            self.codes[code] = {**asked, "sub": self.subject}
-        return f"{asked['redirect_uri']}?{urlencode(back)}"
+            self.codes[code] = {**requested, "sub": self.subject}
+        return f"{requested['redirect_uri']}?{urlencode(back)}"
 
     def _exchange(self, form: dict[str, str], headers: Any) -> dict[str, Any]:
-        asked = self.codes.pop(form.get("code", ""), None)
-        if asked is None or form["redirect_uri"] != asked["redirect_uri"]:
+        requested = self.codes.pop(form.get("code", ""), None)
+        if requested is None or form["redirect_uri"] != requested["redirect_uri"]:
             return {"error": "invalid_grant"}
         digest = hashlib.sha256(form["code_verifier"].encode()).digest()
         if (
             base64.urlsafe_b64encode(digest).decode().rstrip("=")
-            != asked["code_challenge"]
+            != requested["code_challenge"]
         ):
             return {"error": "invalid_grant", "error_description": "wrong verifier"}
         if not self._is_client(form, headers.get("Authorization", "")):
             return {"error": "invalid_client"}
-        claims = {"sub": asked["sub"], "nonce": asked["nonce"], **self.claims}
+        claims = {"sub": requested["sub"], "nonce": requested["nonce"], **self.claims}
         (kid, *_) = self.keys
         return {
             "access_token": secrets.token_urlsafe(16),

@@ -78,7 +78,7 @@ def test_non_ascii_secret_is_refused_and_not_shown(secret):
 
 
 def clear_texts(value: object) -> set[str]:
-    """Return every text that pickling a value would write."""
+    """Return all texts of a pickled value."""
     return set(re.findall(r"[ -~]{3,}", pickle.dumps(value).decode("latin-1")))
 
 
@@ -345,7 +345,7 @@ def passwords(**logins: str) -> PasswordChecker:
 
 
 def addresses() -> Iterator[str]:
-    """Addresses of which none has failed before."""
+    """New addresses, without failures."""
     return (f"198.51.100.{number}" for number in range(255))
 
 
@@ -360,7 +360,7 @@ async def is_right(
 
 @pytest.fixture
 def computed(monkeypatch) -> list[str]:
-    """The passwords of which hashes are computed; `right` is the right one."""
+    """The passwords whose hashes are computed; `right` is the correct one."""
     computed = []
 
     def check_password(given: str, _: str) -> bool:
@@ -389,14 +389,14 @@ async def test_unknown_username_takes_as_long_as_a_wrong_password(
         computed.clear()
         assert not await is_right(known, username, "wrong", address)
         assert computed == ["wrong"], username
-    # The decoy's own password is no password of somebody else.
+    # The decoy's password does not work for other usernames.
     assert not await is_right(known, "eve", "right")
     assert not await is_right(known, "bob", "right")
     assert await is_right(known, "bob", "plain")
 
 
 async def test_unknown_username_is_delayed_like_a_known_one(computed):
-    told = {}
+    result = {}
     for username in ("ada", "bob", "eve"):
         known = passwords(ada=HASHED, bob="plain")
         computed.clear()
@@ -404,8 +404,8 @@ async def test_unknown_username_is_delayed_like_a_known_one(computed):
             assert not await is_right(known, username, f"wrong-{number}")
         with pytest.raises(LoginDelayed) as delayed:
             await known.check(header(username, "wrong"), HERE)
-        told[username] = (str(delayed.value), len(computed))
-    assert set(told.values()) == {told["ada"]}
+        result[username] = (str(delayed.value), len(computed))
+    assert set(result.values()) == {result["ada"]}
 
 
 async def test_hashes_are_computed_one_at_a_time(monkeypatch):
@@ -424,7 +424,7 @@ async def test_hashes_are_computed_one_at_a_time(monkeypatch):
         is_right(scopes[number % 2], "ada", f"wrong-{number}", address)
         for number, address in zip(range(8), addresses(), strict=False)
     ]
-    # Some are refused: of one name only so many are checked at a time.
+    # Some are refused: the number of parallel checks per name is limited.
     found = await asyncio.gather(*guesses, return_exceptions=True)
     assert found.count(False) == 8
     assert not running
@@ -441,8 +441,8 @@ async def test_full_hash_queue_is_refused_at_once(monkeypatch):
 
 async def test_concurrent_requests_with_one_credential_share_a_hash(computed):
     known = passwords(ada=HASHED)
-    asked = [is_right(known, "ada", "right") for _ in range(30)]
-    assert all(await asyncio.gather(*asked))
+    requested = [is_right(known, "ada", "right") for _ in range(30)]
+    assert all(await asyncio.gather(*requested))
     assert computed == ["right"]
 
 
@@ -451,8 +451,8 @@ async def test_shared_failed_check_counts_for_each_address(computed):
     others = list(islice(addresses(), 2))
     for number in range(5):
         given = header(f"name-{number}", "wrong")
-        asked = [known.check(given, address) for address in (HERE, *others)]
-        for result in await asyncio.gather(*asked, return_exceptions=True):
+        requested = [known.check(given, address) for address in (HERE, *others)]
+        for result in await asyncio.gather(*requested, return_exceptions=True):
             assert isinstance(result, CredentialRefused)
     assert len(computed) == 5
     for address in (HERE, *others):
@@ -462,8 +462,8 @@ async def test_shared_failed_check_counts_for_each_address(computed):
 
 async def test_shared_failed_check_counts_once_per_address(computed):
     known = passwords(ada=HASHED)
-    asked = [is_right(known, "ada", "wrong") for _ in range(30)]
-    assert not any(await asyncio.gather(*asked))
+    requested = [is_right(known, "ada", "wrong") for _ in range(30)]
+    assert not any(await asyncio.gather(*requested))
     assert await is_right(known, "ada", "right")
 
 
@@ -485,7 +485,7 @@ async def test_check_of_a_disconnected_client_counts_as_failure(monkeypatch):
 
 
 async def test_parallel_guesses_of_one_address_are_limited(monkeypatch):
-    """However many are sent at once, before any of them is known to be wrong."""
+    """Many are sent at once, before the first is checked."""
     may_end = threading.Event()
     computed = []
 

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 @pytest.fixture
 def scope() -> str:
-    """A scope no other test has failed in."""
+    """A scope without failures of other tests."""
     return f"scope-{uuid.uuid4()}"
 
 

@@ -34,7 +34,7 @@ def fail(throttle: LoginThrottle, address: str = A, name: str | None = "ada") ->
 
 
 def fail_when_allowed(throttle, clock, address=A, name: str | None = "ada") -> float:
-    """Wait as long as the throttle asks for, fail, and return the wait."""
+    """Wait for the throttle's delay, fail, and return the delay."""
     wait = delay(throttle, address, name)
     clock.now += wait
     fail(throttle, address, name)
@@ -78,7 +78,7 @@ def test_failures_are_forgotten_after_quiet_time(throttle, clock):
 
 
 def test_success_of_another_name_does_not_end_a_series(throttle):
-    """Somebody with a login of their own could go on guessing others."""
+    """An attacker with a valid login could continue to guess others."""
     for _ in range(5):
         throttle.succeed(throttle.begin(A, "mallory"), "mallory")
         fail(throttle, A, "ada")
@@ -92,7 +92,7 @@ def test_name_is_delayed_across_addresses(throttle, clock):
         fail(throttle, f"198.51.100.{number}", "ada")
     assert delay(throttle, B, "ada") == 16
     assert delay(throttle, B, "bob") == 0
-    # Addresses that have failed wait twice as long as the others.
+    # Addresses with failures wait twice as long as others.
     assert delay(throttle, "198.51.100.3", "ada") == 32
     clock.now += 1000
     assert delay(throttle, B, "ada") == 0
@@ -113,7 +113,7 @@ def test_name_is_not_delayed_at_a_known_address(throttle, clock):
 
 
 def test_honest_client_succeeds_during_an_attack(throttle, clock):
-    """The attacker takes each chance at once; the honest client waits as told."""
+    """The attacker retries at once; the honest client waits for the delay."""
     for _ in range(5):
         fail(throttle, A, "ada")
     honest_at, waits = clock.now, []
@@ -156,7 +156,7 @@ def test_tables_are_bounded(throttle, clock, monkeypatch):
         throttle.succeed(throttle.begin(address, "own"), "own")
     for table in (throttle._by_address, throttle._by_name, throttle._known_addresses):
         assert 49 <= len(table) <= 50
-    # The newest stay.
+    # The newest entries stay.
     assert throttle.is_known_address("2001:db8:0:12b::ffff", "own")
 
 

@@ -34,7 +34,7 @@ Ask = Callable[..., tuple[int, dict[str, str], bytes]]
 
 @pytest.fixture
 def ask(running: str) -> Iterator[Ask]:
-    """Return what sends a head alone, and returns the answer to it."""
+    """Return a function that sends only headers and returns the response."""
     sockets = []
 
     def ask(path: str, length: int = MIB, **headers: str) -> tuple[int, dict, bytes]:
@@ -47,8 +47,8 @@ def ask(running: str) -> Iterator[Ask]:
             "Content-Length": str(length),
             **{name.replace("_", "-"): value for name, value in headers.items()},
         }
-        told = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-        opened.sendall(f"POST {path} HTTP/1.1\r\n{told}\r\n".encode())
+        result = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        opened.sendall(f"POST {path} HTTP/1.1\r\n{result}\r\n".encode())
         heard = b""
         while b"\r\n\r\n" not in heard or not heard.endswith(b"}"):
             piece = opened.recv(65536)
@@ -91,10 +91,10 @@ def test_unauthenticated_request_is_refused_before_its_body(
     configure, ask, config, headers, path
 ):
     configure(config)
-    status, told, content = ask(path, **headers)
+    status, result, content = ask(path, **headers)
     assert status == 401
-    assert told["connection"] == "close"
-    assert "www-authenticate" in told
+    assert result["connection"] == "close"
+    assert "www-authenticate" in result
     assert "message" in json.loads(content)["error"]
 
 
@@ -164,8 +164,8 @@ def test_open_server_asks_for_no_credentials(server, user):
 
 def test_an_unknown_webhook_is_refused_before_the_body(configure, ask):
     configure(CONFIG + HOOK)
-    status, told, content = ask("/hooks/none")
-    assert (status, told["connection"]) == (404, "close")
+    status, result, content = ask("/hooks/none")
+    assert (status, result["connection"]) == (404, "close")
     assert json.loads(content)["error"]["code"] == "webhook_not_found"
 
 

@@ -118,8 +118,8 @@ def test_repeated_question_is_in_the_prompt_once(
         leave_when_asked(server, fake, body(user, agent=agent, stream=stream))
     until(lambda: len(stored(user)) == 2)
     ask(client, user, agent=agent)
-    (said,) = [m for m in fake.bodies[-1]["messages"] if m["role"] == "user"]
-    assert plain(said["content"]) == "hi"
+    (message,) = [m for m in fake.bodies[-1]["messages"] if m["role"] == "user"]
+    assert plain(message["content"]) == "hi"
     ask(client, user, "more", agent=agent)
     assert [text for _, text in prompt(fake.requests[-1])[1:]] == [
         *("hi", "Hello from the fake.", "more")

@@ -30,7 +30,7 @@ def test_readiness_fails_without_a_valid_configuration(server, monkeypatch):
     calls = []
 
     def fail_for_health():
-        # The handler asks first, for the size of the body.
+        # The handler reads the configuration first, for the body limit.
         calls.append(1)
         if len(calls) == 1:
             return current()

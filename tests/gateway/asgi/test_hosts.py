@@ -12,9 +12,9 @@ EVIL = {"Host": "evil.example:8421", "Content-Type": "application/json"}
 
 
 def test_foreign_host_is_refused(server, fake, user):
-    said = error(post(server, body(user), headers=EVIL), 400)
-    assert said["code"] == "host_not_allowed"
-    assert "allowed_hosts" not in said["message"]
+    refusal = error(post(server, body(user), headers=EVIL), 400)
+    assert refusal["code"] == "host_not_allowed"
+    assert "allowed_hosts" not in refusal["message"]
     assert fake.requests == []
 
 

@@ -32,7 +32,7 @@ EITHER = pytest.mark.parametrize("stream", [False, True])
 
 @pytest.fixture
 def trips(monkeypatch):
-    """The trips to the database: what each called there, and its statements."""
+    """The calls of the database executor: the function and its statements."""
     seen = []
     call = database_executor._call
 
@@ -40,7 +40,7 @@ def trips(monkeypatch):
         statements = []
 
         def note(execute, sql, parameters, many, context):
-            # Of where a transaction begins PostgreSQL's driver says nothing.
+            # PostgreSQL's driver does not report the start of a transaction.
             if not sql.startswith("BEGIN"):
                 statements.append(re.match(r"\s*(INSERT INTO \w+|\w+)", sql)[1])
             return execute(sql, parameters, many, context)

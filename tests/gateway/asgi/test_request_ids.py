@@ -27,7 +27,7 @@ NAMED = {"X-Request-Id": "checkout-7"}
 
 @pytest.fixture
 def logged() -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """What the server logs from now on, read as JSON."""
+    """The server's log lines from now on, parsed as JSON."""
     written = StringIO()
     handler = logging.StreamHandler(written)
     handler.setFormatter(formatters.JsonFormatter())
@@ -140,7 +140,7 @@ def test_turn_log_line_has_the_request_id(server, fake, user, logged, stream):
 def test_parallel_requests_keep_their_ids(server, fake, user, logged):
     async def ask_all() -> None:
         async with httpx2.AsyncClient(verify=False, timeout=60) as client:
-            asked = (
+            requested = (
                 client.post(
                     f"{server}/v1/chat/completions",
                     json=body(f"{user}-{number}"),
@@ -148,7 +148,7 @@ def test_parallel_requests_keep_their_ids(server, fake, user, logged):
                 )
                 for number in range(8)
             )
-            answers = await asyncio.gather(*asked)
+            answers = await asyncio.gather(*requested)
         assert [sent(answer) for answer in answers] == names
 
     names = [f"number-{number}" for number in range(8)]
@@ -193,10 +193,10 @@ async def test_database_threads_see_the_request_id(database):
 def test_responses_have_nosniff_and_no_store_headers(http, method, path, status):
     headers = http.request(method, path).headers
     assert headers.get_list("x-content-type-options") == ["nosniff"]
-    [kept] = headers.get_list("cache-control")
-    assert "no-store" in kept
-    [told] = headers.get_list("referrer-policy")
-    assert told in ("no-referrer", "same-origin")
+    [stored] = headers.get_list("cache-control")
+    assert "no-store" in stored
+    [result] = headers.get_list("referrer-policy")
+    assert result in ("no-referrer", "same-origin")
 
 
 def test_stream_has_nosniff_and_no_store_headers(server, fake, user):

@@ -34,21 +34,21 @@ def test_cancelled_stream_stores_its_partial_reply(server, fake, user, agent):
 @pytest.mark.parametrize("stream", [True, False])
 def test_waiting_client_gets_server_stopping(server, fake, user, stream):
     fake.hang("headers")
-    told = []
+    result = []
 
     def ask(url: str) -> None:
         content = json.dumps(body(user, stream=stream)).encode()
         headers = {"Content-Type": "application/json"}
         with pytest.raises(HTTPError) as caught:
             urlopen(Request(f"{url}/v1/chat/completions", content, headers))
-        told.append((caught.value.code, json.load(caught.value)["error"]["code"]))
+        result.append((caught.value.code, json.load(caught.value)["error"]["code"]))
 
     with serve("coulisse_site.asgi:application", grace_seconds=0) as url:
         asking = threading.Thread(target=ask, args=(url,))
         asking.start()
         fake.wait(lambda: fake.requests)
     asking.join(60)
-    assert told == [(503, "server_stopping")]
+    assert result == [(503, "server_stopping")]
 
 
 def test_failed_warmup_does_not_block_shutdown(server, fake, user, monkeypatch, caplog):
@@ -65,5 +65,5 @@ def test_failed_warmup_does_not_block_shutdown(server, fake, user, monkeypatch, 
 
 
 def watchers() -> set[threading.Thread]:
-    """Return the threads that are told when a server stops in order."""
+    """Return the threads that a regular stop of the server ends."""
     return {each for each in threading.enumerate() if "watcher" in each.name}

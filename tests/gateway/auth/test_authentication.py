@@ -42,7 +42,7 @@ def http(running):
 
 @pytest.fixture
 def sdk(running):
-    """Return a function that makes the official client with a key."""
+    """Return a function that creates the official client with a key."""
     made = []
 
     def client(key: str) -> openai.OpenAI:
@@ -64,7 +64,7 @@ def sdk(running):
 
 @pytest.fixture
 def mint(database, user):
-    """Return a function that makes a token for the test's user."""
+    """Return a function that creates a token for the test's user."""
 
     def mint(principal=user, **terms) -> str:
         return api_tokens.create_token("test", principal, by=ADA, **terms)[1]
@@ -167,32 +167,32 @@ def test_a_revoked_token_is_refused_at_once(configure, fake, http, mint):
     configure(TOKENS)
     row, secret = api_tokens.create_token("test", "somebody", by=ADA)
     fake.reply("hello")
-    asked = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
-    assert http.post(PATH, json=asked, headers=bearer(secret)).status_code == 200
+    requested = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
+    assert http.post(PATH, json=requested, headers=bearer(secret)).status_code == 200
     api_tokens.revoke(str(row.id), by=ADA)
     for _ in range(2):
-        answer = http.post(PATH, json=asked, headers=bearer(secret))
+        answer = http.post(PATH, json=requested, headers=bearer(secret))
         assert refusal(answer) == (401, "invalid_api_key")
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 401
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         {"model": "nobody", "messages": [{"role": "user", "content": "hi"}]},
         {"model": "assistant"},
         {"model": "assistant", "messages": [], "safety_identifier": "another"},
     ],
 )
-def test_revoked_token_gets_same_error_as_wrong_key(configure, fake, http, asked):
+def test_revoked_token_gets_same_error_as_wrong_key(configure, fake, http, requested):
     configure(TOKENS)
     row, secret = api_tokens.create_token("test", "somebody", by=ADA)
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
     digest = api_tokens.digest(secret)
     assert api_tokens.TOKEN_CACHE.get(digest) is not None
-    assert http.post(PATH, json=asked, headers=bearer(secret)).status_code != 401
+    assert http.post(PATH, json=requested, headers=bearer(secret)).status_code != 401
     api_tokens.revoke(str(row.id), by=ADA)
-    answer = http.post(PATH, json=asked, headers=bearer(secret))
+    answer = http.post(PATH, json=requested, headers=bearer(secret))
     assert refusal(answer) == (401, "invalid_api_key")
     assert api_tokens.TOKEN_CACHE.get(digest) is None
 
@@ -264,8 +264,8 @@ async def test_mcp_client_authenticates_with_token(configure, running, fake, lim
     async with mcp_calls.connected(running, None, **bearer(limited)) as client:
         listed = (await client.list_tools()).tools
         assert [tool.name for tool in listed] == ["assistant"]
-        said = await client.call_tool("assistant", {"message": "hi"})
-        assert said.structured_content["reply"] == "hello"
+        message = await client.call_tool("assistant", {"message": "hi"})
+        assert message.structured_content["reply"] == "hello"
 
 
 async def test_mcp_client_learns_that_a_key_is_required(configure, running):
@@ -370,7 +370,7 @@ def test_a_password_may_be_hashed(configure, http, monkeypatch):
     for _ in range(5):
         answer = http.get("/v1/models", headers=basic("admin", "pass"))
         assert answer.status_code == 200
-    # It takes half a second each time.
+    # Each takes half a second.
     assert checked == ["pass", hashed]
 
 
@@ -398,8 +398,8 @@ def test_an_edit_changes_passwords_at_once(configure, http):
 def test_bound_username_becomes_the_user(configure, fake, http):
     configure(BOUND)
     fake.reply("hello")
-    asked = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
-    answer = http.post(PATH, json=asked, headers=basic("bob", "password-of-bob"))
+    requested = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
+    answer = http.post(PATH, json=requested, headers=basic("bob", "password-of-bob"))
     assert answer.status_code == 200
     assert Thread.objects.filter(user_id=identity.derive_user_id("bob")).exists()
 

@@ -27,7 +27,7 @@ def http(running):
 
 @pytest.fixture
 def mint(database, user):
-    """Return a function that makes a token for the test's user."""
+    """Return a function that creates a token for the test's user."""
 
     def mint(**terms) -> str:
         return api_tokens.create_token("test", user, by=ADA, **terms)[1]
@@ -37,7 +37,7 @@ def mint(database, user):
 
 @pytest.fixture
 def change(configure, fake, http):
-    """Return a function that changes a token this process has taken a turn with."""
+    """Return a function that changes a token that this process has cached."""
     configure(TOKENS)
 
     def change(secret: str, **changes) -> None:

@@ -42,7 +42,7 @@ def clock(monkeypatch) -> Clock:
 
 @pytest.fixture
 def computed(monkeypatch) -> list[str]:
-    """The passwords of which hashes are computed; none is right."""
+    """The passwords whose hashes are computed; all are wrong."""
     computed: list[str] = []
     monkeypatch.setattr(
         passwords.hashers,
@@ -74,7 +74,7 @@ def http(at, configure, clock) -> httpx2.Client:
 
 
 def guess(http: httpx2.Client, name: str = "ada", times: int = 1) -> list[int]:
-    """Send wrong passwords, each another one; return the statuses."""
+    """Send different wrong passwords; return the statuses."""
     return [
         http.get("/v1/models", headers=basic(name, uuid.uuid4().hex)).status_code
         for _ in range(times)
@@ -85,9 +85,9 @@ def test_sixth_failed_login_is_delayed(http, clock, computed):
     assert guess(http, times=7) == [401] * 5 + [429] * 2
     assert len(computed) == 5
     answer = http.get("/v1/models", headers=RIGHT)
-    told = error(answer, 429)
-    assert told["code"] == "login_delayed"
-    assert told["message"] == "Too many sign-ins failed. Try again in 1 second"
+    refusal = error(answer, 429)
+    assert refusal["code"] == "login_delayed"
+    assert refusal["message"] == "Too many sign-ins failed. Try again in 1 second"
     assert answer.headers["Retry-After"] == "1"
     clock.now += 1
     assert guess(http, times=2) == [401, 429]
@@ -108,7 +108,7 @@ def test_longest_delay_is_not_retryable(http, clock):
     guess(http)
     answer = http.get("/v1/models", headers=basic("ada", "wrong"))
     assert answer.headers["Retry-After"] == "300"
-    # OpenAI's clients would try again at once.
+    # OpenAI's clients would retry at once.
     assert answer.headers["X-Should-Retry"] == "false"
 
 
@@ -116,7 +116,7 @@ def test_verified_login_is_never_delayed(http, at):
     assert http.get("/v1/models", headers=RIGHT).status_code == 200
     assert guess(http, times=9)[-1] == 429
     assert http.get("/v1/models", headers=RIGHT).status_code == 200
-    # Elsewhere the answer would tell that the guess was right.
+    # At other addresses the response would confirm the guess.
     stranger = at("127.0.0.2")
     assert guess(stranger, "eve", times=6)[-1] == 429
     assert stranger.get("/v1/models", headers=RIGHT).status_code == 429
@@ -170,7 +170,7 @@ def test_backend_secret_failures_are_delayed(http, at, clock):
     assert ask(known, "secret-of-the-backend").status_code == 404
     clock.now += 1
     assert ask(http, "secret-of-the-backend").status_code == 404
-    # It has a throttle of its own.
+    # It has its own throttle.
     assert guess(http) == [401]
 
 

@@ -233,7 +233,7 @@ def test_known_keys_stay_valid_when_provider_is_down(guarded, http, idp, monkeyp
     idp.status = 0
     assert status(http, idp.sign(sub="another")) == 200
     idp.rotate()
-    # Whether that is a key of theirs nobody can say now.
+    # The key cannot be checked while the provider is down.
     answer = http.get("/v1/models", headers=bearer(idp.sign(kid="two")))
     assert answer.status_code == 503
     assert answer.json()["error"]["type"] == "service_unavailable"
@@ -262,7 +262,7 @@ def test_issuer_mismatch_is_503(guarded, http, idp):
 
 
 class Browser:
-    """Follows redirects by hand, between the server and the provider."""
+    """A browser that follows redirects between the server and the provider."""
 
     def __init__(self, here: str) -> None:
         self.http = httpx2.Client(
@@ -294,7 +294,7 @@ def test_browser_logs_in_and_returns_to_its_page(browser, running, idp):
     hits = len(idp.hits)
     assert browser.get("/v1/models").status_code == 200
     assert len(idp.hits) == hits
-    # Its user is who logged in.
+    # Its user is the logged-in one.
     answer = browser.get("/v1/mcp?safety_identifier=another")
     assert answer.status_code == 403
     assert browser.get("/v1/mcp?safety_identifier=grace").status_code == 200
@@ -304,15 +304,15 @@ def test_overlong_return_path_is_dropped_from_the_cookie(browser, running, idp):
     idp.subject = "g" * 500
     wanted = "/v1/models/tuned?" + "x" * 3000
     for _ in range(6):  # As many as are begun and not ended at a time.
-        begun = browser.follow(browser.get(wanted), 1)
+        started = browser.follow(browser.get(wanted), 1)
         assert len(browser.http.cookies["coulisse_session"]) < 4096
-    assert browser.follow(begun, 3).url == f"{running}/v1/models"
+    assert browser.follow(started, 3).url == f"{running}/v1/models"
     assert len(browser.http.cookies["coulisse_session"]) < 4096
     wanted = "/v1/models/tuned?" + "x" * 900
     browser.http.cookies.clear()
     for _ in range(6):
-        begun = browser.follow(browser.get(wanted), 1)
-    assert browser.follow(begun, 3).url == running + wanted
+        started = browser.follow(browser.get(wanted), 1)
+    assert browser.follow(started, 3).url == running + wanted
     assert len(browser.http.cookies["coulisse_session"]) < 4096
 
 
@@ -429,13 +429,13 @@ def test_invalid_session_cookie_is_ignored(browser, change):
 
 def test_other_origins_cannot_use_the_session(browser, fake, running):
     logged_in(browser)
-    asked = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
+    requested = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
     headers = {"Origin": "http://evil.localhost"}
-    answer = browser.http.post(PATH, json=asked, headers=headers)
+    answer = browser.http.post(PATH, json=requested, headers=headers)
     assert answer.status_code == 403
     assert answer.json()["error"]["code"] == "origin_not_allowed"
     fake.reply("hello")
-    answer = browser.http.post(PATH, json=asked, headers={"Origin": running})
+    answer = browser.http.post(PATH, json=requested, headers={"Origin": running})
     assert answer.status_code == 200
 
 

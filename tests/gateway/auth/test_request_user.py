@@ -78,8 +78,8 @@ CONFLICTS = [
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(("named", "fields"), CONFLICTS)
 def test_chat_conflicting_names_are_refused(http, fake, named, fields, stream):
-    said = error(chat(http, {**NAMELESS, **fields, "stream": stream}, **named), 400)
-    assert (said["code"], said["param"]) == ("user_conflict", "safety_identifier")
+    refusal = error(chat(http, {**NAMELESS, **fields, "stream": stream}, **named), 400)
+    assert (refusal["code"], refusal["param"]) == ("user_conflict", "safety_identifier")
     assert fake.requests == []
 
 
@@ -106,23 +106,23 @@ def test_invalid_name_is_refused(http, fake, name, place):
 
 
 def test_unknown_query_parameter_is_refused(http, fake, user):
-    asked = {"safety_identifer": user}
-    answers = [chat(http, body(user), params=asked)]
-    answers += [http.get(path, params=asked) for path in MODELS]
+    requested = {"safety_identifer": user}
+    answers = [chat(http, body(user), params=requested)]
+    answers += [http.get(path, params=requested) for path in MODELS]
     for answer in answers:
-        said = error(answer, 400)
-        assert (said["param"], said["code"]) == (
+        refusal = error(answer, 400)
+        assert (refusal["param"], refusal["code"]) == (
             "safety_identifer",
             "unknown_parameter",
         )
-        assert "safety_identifier" in said["message"]
+        assert "safety_identifier" in refusal["message"]
     assert fake.requests == []
 
 
 def test_unknown_query_parameter_is_quoted_short(http):
-    said = error(http.get("/v1/models", params={"x" * 5_000: "1"}), 400)
-    assert len(said["message"]) < 300
-    assert len(said["param"]) <= 100
+    refusal = error(http.get("/v1/models", params={"x" * 5_000: "1"}), 400)
+    assert len(refusal["message"]) < 300
+    assert len(refusal["param"]) <= 100
 
 
 def test_query_with_too_many_parameters_is_refused(http, server, fake, user):
@@ -145,8 +145,8 @@ def test_models_accept_an_optional_user(http, path, user):
 
 @pytest.mark.parametrize("path", MODELS)
 def test_models_refuse_two_users(http, path, user):
-    asked = {"safety_identifier": user}
-    answer = http.get(path, params=asked, headers={HEADER: f"{user}-b"})
+    requested = {"safety_identifier": user}
+    answer = http.get(path, params=requested, headers={HEADER: f"{user}-b"})
     assert error(answer, 400)["code"] == "user_conflict"
 
 
@@ -191,9 +191,9 @@ def test_token_refuses_another_user_anywhere(bound, fake, user):
 
 def test_mcp_tool_list_refuses_two_users(server, user):
     url = f"{server}/mcp?safety_identifier={user}"
-    said = mcp_calls.rpc("tools/list")
+    message = mcp_calls.rpc("tools/list")
     answer = httpx2.post(
-        url, json=said, headers={HEADER: f"{user}-b"}, timeout=60, verify=False
+        url, json=message, headers={HEADER: f"{user}-b"}, timeout=60, verify=False
     )
     assert "several users" in answer.json()["error"]["message"]
 

@@ -26,7 +26,7 @@ BARE = (
     + "agents: [{name: tuned, provider: openai, model: gpt-test}]\n"
     + TOKENS
 )
-"""The same server without the agents that the token may not call."""
+"""The same server without the agents that the token excludes."""
 HIDDEN = ["assistant", "claude", "assistants"]
 NEARLY = ["assistan", "claud", "assistants2"]
 
@@ -42,7 +42,7 @@ def http(running, user, database):
 
 
 def asked(http, name: str, user: str) -> list[httpx2.Response]:
-    """Return the answers of every endpoint that takes an agent's name."""
+    """Return the responses of all endpoints with an agent's name."""
     return [
         http.post(PATH, json=body(user, agent=name)),
         http.post(PATH, json=body(user, agent=name, stream=True)),
@@ -73,10 +73,10 @@ def test_hidden_agent_is_not_found(configure, http, user, name):
     configure(WHOLE)
     *answers, task, tool = asked(http, name, user)
     for answer in answers:
-        said = error(answer, 404)
-        assert (said["code"], said["param"]) == ("model_not_found", "model")
-    said = error(task, 404)
-    assert (said["code"], said["param"]) == ("model_not_found", "agent")
+        refusal = error(answer, 404)
+        assert (refusal["code"], refusal["param"]) == ("model_not_found", "model")
+    refusal = error(task, 404)
+    assert (refusal["code"], refusal["param"]) == ("model_not_found", "agent")
     assert "Unknown tool" in tool.json()["error"]["message"]
 
 
@@ -105,6 +105,6 @@ def test_token_for_an_experiment_cannot_call_its_variants(
 
 def test_model_name_is_quoted_short(configure, http, user):
     configure(WHOLE)
-    said = error(http.post(PATH, json=body(user, agent="a\n" * 120)), 404)
-    assert len(said["message"]) < 300
-    assert "\n" not in said["message"]
+    refusal = error(http.post(PATH, json=body(user, agent="a\n" * 120)), 404)
+    assert len(refusal["message"]) < 300
+    assert "\n" not in refusal["message"]

@@ -34,8 +34,8 @@ def saved(memory_client: MemoryClient) -> str:
 
 def listed(http, name: str | None = None, **more) -> list[str]:
     headers = {} if name is None else {HEADER: name}
-    told = ok(http.get("/v1/memories", headers=headers, params=more))
-    return [memory["content"] for memory in told["data"]]
+    result = ok(http.get("/v1/memories", headers=headers, params=more))
+    return [memory["content"] for memory in result["data"]]
 
 
 def test_header_names_the_user(http, memory_client, saved):
@@ -54,8 +54,8 @@ def test_equal_user_names_are_accepted(http, memory_client, saved):
 def test_user_uuid_may_be_written_in_two_ways(http):
     owner = uuid.uuid4()
     MemoryClient(http, str(owner)).save("Plays the cello")
-    told = listed(http, owner.hex, safety_identifier=str(owner))
-    assert told == ["Plays the cello"]
+    result = listed(http, owner.hex, safety_identifier=str(owner))
+    assert result == ["Plays the cello"]
 
 
 def test_user_header_accepts_any_letters(http, user):
@@ -63,8 +63,8 @@ def test_user_header_accepts_any_letters(http, user):
     MemoryClient(http, name).save("Plays the cello")
     for encoding in ("utf-8", "latin-1"):
         headers = {HEADER: name.encode(encoding)}
-        told = ok(http.get("/v1/memories", headers=headers))
-        assert len(told["data"]) == 1, encoding
+        result = ok(http.get("/v1/memories", headers=headers))
+        assert len(result["data"]) == 1, encoding
 
 
 @pytest.mark.parametrize(("method", "path"), BODILESS)
@@ -73,9 +73,9 @@ def test_header_or_body_and_query_conflict_is_refused(
 ):
     path += ("&" if "?" in path else "?") + f"safety_identifier={memory_client.user}"
     response = http.request(method, path, headers={HEADER: other_client.user})
-    said = error(response, 400)
-    assert said["code"] == "user_conflict"
-    assert said["param"] == "safety_identifier"
+    refusal = error(response, 400)
+    assert refusal["code"] == "user_conflict"
+    assert refusal["param"] == "safety_identifier"
 
 
 def test_two_users_in_the_query_are_refused(http, memory_client, other_client):
@@ -89,8 +89,10 @@ def test_two_users_in_the_query_are_refused(http, memory_client, other_client):
 def test_body_naming_another_user_is_refused(
     memory_client, other_client, method, path, body, field
 ):
-    said = memory_client.refused(method, path, body={**body, field: other_client.user})
-    assert said["code"] == "user_conflict"
+    refusal = memory_client.refused(
+        method, path, body={**body, field: other_client.user}
+    )
+    assert refusal["code"] == "user_conflict"
     assert other_client.get(status="all")["data"] == []
 
 
@@ -134,5 +136,5 @@ def test_request_without_user_uses_configured_user(http, configure, fallback):
 
 @pytest.mark.parametrize(("method", "path", "body"), WITH_BODY)
 def test_unknown_parameter_is_refused(memory_client, method, path, body):
-    said = memory_client.refused(method, path, body=body, usr="ada")
-    assert (said["param"], said["code"]) == ("usr", "unknown_parameter")
+    refusal = memory_client.refused(method, path, body=body, usr="ada")
+    assert (refusal["param"], refusal["code"]) == ("usr", "unknown_parameter")

@@ -47,7 +47,7 @@ def serve(configure):
 
 @pytest.fixture
 def bob(http, serve, fake, user) -> str:
-    """Somebody with a memory and a conversation."""
+    """A user with a memory and a conversation."""
     serve()
     MemoryClient(http, user).save(SAID)
     fake.reply("Noted.")
@@ -56,7 +56,7 @@ def bob(http, serve, fake, user) -> str:
 
 
 def attack(http, fake, name: str) -> str:
-    """Return all that a client gets to see, or has a model told, as this user."""
+    """Return all responses and prompts for a client that names this user."""
     memory_client = MemoryClient(http, name)
     fake.reply("Hello.")
     answers = [
@@ -154,7 +154,7 @@ def test_contradicting_or_unknown_values_are_refused(tmp_path, lines, code):
 
 @pytest.fixture
 def token_of(http, serve):
-    """Return a function that makes a token, and has the client send it."""
+    """Return a function that creates a token for the client's requests."""
     serve(NAMES_ONLY + "auth: {proxy: {tokens: {}}}\n")
 
     def token_of(principal: str) -> str:
@@ -198,8 +198,8 @@ def test_mcp_turn_belongs_to_the_named_user(http, fake, serve, user):
     serve(NAMES_ONLY)
     fake.reply("hello")
     url = str(http.base_url).rstrip("/")
-    asked = mcp_calls.call("assistant", message="hi")
-    assert "error" not in mcp_calls.post(url, asked, user).json()
+    requested = mcp_calls.call("assistant", message="hi")
+    assert "error" not in mcp_calls.post(url, requested, user).json()
     assert len(stored(user)) == 2
 
 
@@ -217,8 +217,10 @@ def test_playground_and_commands_take_ids(serve, bob):
     serve(NAMES_ONLY)
     user_id = identity.derive_user_id(bob)
     for user in (bob, str(user_id), user_id.hex):
-        said = playground.PlaygroundMessage(agent="assistant", user=user, message="hi")
-        assert playground.build_turn_request(said).user_id == user_id
+        message = playground.PlaygroundMessage(
+            agent="assistant", user=user, message="hi"
+        )
+        assert playground.build_turn_request(message).user_id == user_id
         printed = StringIO()
         call_command("export-user", user, stdout=printed)
         assert "Argos" in printed.getvalue()

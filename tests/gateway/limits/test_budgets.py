@@ -22,13 +22,13 @@ pytestmark = pytest.mark.database
 PRICED = (
     CONFIG
     + "\nauth: {proxy: {tokens: {}}}"
-    # A dollar for ten tokens.
+    # One dollar per ten tokens.
     + "\nprices: {openai: {gpt-test: {input: 100000, output: 100000}}}\n"
 )
 COST = 1_000_000
-"""Of a reply of the fake's usual ten tokens, in micro-dollars."""
+"""The cost of the fake's usual reply of ten tokens, in micro-dollars."""
 ESTIMATE = 1_900_000
-"""Of the requests below: 16 tokens of prompt, 3 of reply."""
+"""The cost of the requests below: 16 tokens of prompt, 3 of reply."""
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def url(running, configure):
 
 @pytest.fixture
 def mint(database):
-    """Return a function that makes a token, and returns its secret."""
+    """Return a function that creates a token and returns its secret."""
 
     def mint(user: str, **fields) -> str:
         return api_tokens.create_token("ci", user, by=ADA, **fields)[1]
@@ -99,12 +99,12 @@ def test_spent_budget_returns_openai_quota_error(url, fake, user, mint, budget):
     assert "budget" in refusal.message
     assert refusal.response.headers["x-should-retry"] == "false"
     assert ("retry-after" in refusal.response.headers) == (budget == "monthly")
-    # Nobody was asked, neither the first time nor again.
+    # No provider was called.
     assert fake.requests == []
 
 
 def test_budget_allows_requests_it_covers(url, fake, user, mint):
-    # The estimate of the prompt is a little more than the fake's seven tokens.
+    # The estimate of the prompt is slightly above the fake's seven tokens.
     secret = mint(user, budget="total", limit_micro_usd=4 * COST)
     codes = [ask(url, secret).status_code for _ in range(6)]
     served = codes.count(200)
@@ -148,19 +148,19 @@ PROMPT = 5
 
 
 @pytest.mark.parametrize(
-    ("asked", "tokens", "dollar_tokens"),
+    ("requested", "tokens", "dollar_tokens"),
     [
-        # Of prompt and reply: the longest, and the dearest, at ten times the price.
+        # The longest prompt and reply, at the highest price of the chain.
         ({}, PROMPT + 200, 10 * (PROMPT + 20)),
-        # The request's own word stands before everyone's.
+        # The request's own limit takes precedence.
         ({"max_completion_tokens": 300}, PROMPT + 300, 10 * (PROMPT + 300)),
-        # No model says as much as that.
+        # The model's maximum is lower.
         ({"max_tokens": 10**9}, PROMPT + 128_000, 10 * (PROMPT + 128_000)),
     ],
     ids=["own", "request", "too-much"],
 )
 def test_reservation_covers_most_expensive_fallback(
-    configure, running, fake, user, mint, asked, tokens, dollar_tokens
+    configure, running, fake, user, mint, requested, tokens, dollar_tokens
 ):
     dear = "gpt-dear: {input: 1000000, output: 1000000}"
     text = PRICED.replace("prices: {openai: {", f"prices: {{openai: {{{dear}, ")
@@ -168,7 +168,7 @@ def test_reservation_covers_most_expensive_fallback(
     secret = mint(user, budget="total", limit_micro_usd=10**13)
     fake.hang()
     with ThreadPoolExecutor(1) as pool:
-        request = {"model": "guarded", "messages": [user_message("hi")], **asked}
+        request = {"model": "guarded", "messages": [user_message("hi")], **requested}
         answer = pool.submit(post, running, request, headers=bearer(secret))
         fake.wait(lambda: fake.requests)
         assert aside(secret) == (1, tokens, dollar_tokens * ONE_TOKEN)
@@ -225,7 +225,7 @@ def test_disconnected_client_is_charged_for_sent_text(url, fake, user, mint):
         lambda: UsageCounter.objects.filter(micro_usd__gt=0, subject=_subject(secret))
     )
     found = meter(secret)
-    # Nobody counts what was broken off: it is estimated, and never free.
+    # A cancelled reply has no usage: its charge is an estimate, never 0.
     assert found.micro_usd == found.tokens * COST // 10 > 0
     assert aside(secret) == (0, 0, 0)
 

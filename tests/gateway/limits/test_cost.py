@@ -70,7 +70,7 @@ def test_whole_reply_reports_its_cost(client, fake, priced):
 
 
 def test_usage_object_has_only_openai_fields(client, fake, priced):
-    # Clients add up what is in it, and stumble over what is no integer.
+    # Clients add up its values, which must be integers.
     fake.reply("Hello", usage=SPENT)
     usage = ask(client).parse().usage
     assert isinstance(usage, CompletionUsage)
@@ -149,11 +149,11 @@ def test_cost_includes_response_format_repairs(client, fake, priced):
 
 
 def test_price_edit_applies_to_the_next_reply(client, fake, configure):
-    for price, told in (("1", "0.001020"), ("3", "0.003060")):
+    for price, result in (("1", "0.001020"), ("3", "0.003060")):
         own = f"prices: {{openai: {{gpt-test: {{input: {price}, output: {price}}}}}}}"
         configure(YAML + own)
         fake.reply("Hello", usage=SPENT)
-        assert ask(client).headers[HEADER] == told
+        assert ask(client).headers[HEADER] == result
 
 
 # As it is written

@@ -25,7 +25,7 @@ def _soon(monkeypatch):
 
 
 def ended_without_database(fake, url, secret, **more) -> None:
-    """Take a turn that begins with a database and ends without."""
+    """Run a turn during which the database becomes unavailable."""
     fake.hang()
     codes = []
     asking = threading.Thread(
@@ -48,7 +48,7 @@ def test_deferred_turn_is_charged_when_database_returns(url, fake, user, mint, c
     assert aside(secret) == (0, 0, 0)
     turn = Turn.objects.get(token_id=meter(secret).subject.removeprefix("token:"))
     assert (turn.outcome, turn.cost_micro_usd) == ("error", COST)
-    # Its client was told that nothing was stored, and may have sent it again.
+    # The client received an error, and may have repeated the request.
     assert stored(user) == []
 
 

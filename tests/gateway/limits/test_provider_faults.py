@@ -46,24 +46,24 @@ pytestmark = pytest.mark.database
 
 EITHER = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 SLACK_SECONDS = 20.0
-"""How much longer than its timeout an answer may take on a busy machine."""
+"""The extra time for a response, besides its timeout, on a busy machine."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a client sees."""
+    """The result for a client."""
 
     status: int
     code: str | None
-    """Of the error object."""
+    """The type of the error object."""
     tries: int = 3
     """Requests to the provider."""
     text: str | None = None
-    """What came before an error in the stream, which has the status 200."""
+    """The text before an error in a stream, which has the status 200."""
     seconds: float = 0
-    """How long its timeouts take."""
+    """The number of timeouts before the response."""
     timeout: str | None = None
-    """The timeout that ends it; the others are patient."""
+    """The timeout that ends the request; the others are long."""
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,20 @@ class Row:
 
     fault: str
     whole: Seen | None
-    """Without streaming; None where the fault is one of streams."""
+    """The result without streaming; None for faults of streams."""
     stream: Seen | None
     do: faults.Fault | None = None
-    """What the server does; None where it is never reached."""
+    """The fault of the server; None if it is never reached."""
     place: str = "broken"
-    """Which of the stage's addresses the provider is at."""
+    """The provider's address, one of the fixture's."""
     breaker: dict[str, float] = field(default_factory=dict)
     is_routed: bool = True
-    """Whether a fallback is asked, if nothing was heard."""
+    """Whether a fallback is called if there was no output."""
     headers: dict[str, str] = field(default_factory=lambda: {"x-should-retry": "false"})
 
 
 def refusing(**fields: str) -> faults.Fault:
-    """Answer 400 with an error object of these fields."""
+    """Respond with 400 and an error object with these fields."""
     content = orjson.dumps({"error": {"message": "no", **fields}})
     head = f"HTTP/1.1 400 Fault\r\nContent-Length: {len(content)}\r\n\r\n"
     return lambda request: [head.encode() + content]
@@ -186,7 +186,7 @@ def cases(*kinds: str) -> list[Any]:
         for kind in kinds
         for stream in (True, False)
         if (row.stream if stream else row.whole) is not None
-        # Before it is reached, all kinds are alike.
+        # The kinds differ only once the provider is reached.
         if kind == "openai" or row.do is not None
     ]
 
@@ -218,34 +218,34 @@ SPARE_MICRO_USD = 7 * 3 + 3 * 20
 
 
 def cost(usage: Usage) -> int:
-    """Return what a call of the first provider costs, in micro-dollars."""
+    """Return the cost of a call of the first provider, in micro-dollars."""
     return usage.input_tokens * 2 + usage.output_tokens * 10
 
 
 @functools.cache
 def config(text: str) -> Config:
-    """Return a YAML, read once: reading takes longer than most faults."""
+    """Return a configuration, loaded once: loading is slower than most tests."""
     return loader.parse_config(text.encode(), Path("coulisse.yaml"))
 
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch):
     async def pause(seconds: float) -> None:
-        """Wait for nothing."""
+        """Return at once."""
 
     monkeypatch.setattr(backoff, "sleep", pause)
 
 
 @dataclass
 class Stage:
-    """Where providers are, for the whole module: starting them takes longer, too."""
+    """Providers for the whole module, because starting them is slow."""
 
     broken: FaultServer
     spare: FakeProvider
     addresses: dict[str, str]
 
     def config(self, row: Row, kind: str, seen: Seen | None = None) -> Config:
-        """Return what is configured where a provider of a kind has a fault."""
+        """Return the configuration for a kind of provider with a fault."""
         address = self.addresses[row.place]
         timeout = seen.timeout if seen is not None else None
         text = YAML.format(
@@ -280,7 +280,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture
 def broken(stage):
-    """The server of the provider that fails."""
+    """The server of the failing provider."""
     stage.broken.default = faults.reply()
     stage.broken.requests.clear()
     return stage.broken
@@ -288,14 +288,14 @@ def broken(stage):
 
 @pytest.fixture
 def spare(stage):
-    """The provider that is fallen back to."""
+    """The fallback provider."""
     stage.spare.requests.clear()
     return stage.spare
 
 
 @pytest.fixture
 def suffer(running, stage, broken, spare, user):
-    """Return a function that asks an agent while the provider has a fault."""
+    """Return a function that calls an agent while the provider has a fault."""
 
     def suffer(
         row: Row, kind: str, agent: str, *, stream: bool, who: str = user
@@ -304,19 +304,19 @@ def suffer(running, stage, broken, spare, user):
             broken.default = row.do
         live.set_current(stage.config(row, kind, row.stream if stream else row.whole))
         request = body(who, "hi", agent=agent, stream=stream, **LIMITED)
-        begun = time.monotonic()
-        return Answer(post(running, request), time.monotonic() - begun)
+        started = time.monotonic()
+        return Answer(post(running, request), time.monotonic() - started)
 
     return suffer
 
 
 LIMITED = {"metadata": {"tokens_per_day": "1000000"}}
-"""A limit far away, so that there are meters to be charged."""
+"""A high limit, so that there are counters to charge."""
 
 
 @dataclass
 class Answer:
-    """What came, and how long it took."""
+    """A response and its duration."""
 
     response: Any
     seconds: float
@@ -326,7 +326,7 @@ class Answer:
         return self.response.headers
 
     def error(self, seen: Seen) -> Any:
-        """Return the error object, in whichever place it belongs."""
+        """Return the error object of the body or of the stream."""
         if seen.text is None:
             return error(self.response, seen.status)
         assert self.response.status_code == seen.status
@@ -346,15 +346,15 @@ def charged(user: str) -> tuple[int, int]:
     Nothing is left set aside, and no cost is unknown.
     """
     subject = usage_limits.user_subject(derive_user_id(user))
-    meter = UsageCounter.objects.get(subject=subject, window=time_windows.DAY)
+    counter = UsageCounter.objects.get(subject=subject, window=time_windows.DAY)
     assert (
-        meter.turns_reserved_now,
-        meter.tokens_reserved_now,
-        meter.micro_usd_reserved_now,
+        counter.turns_reserved_now,
+        counter.tokens_reserved_now,
+        counter.micro_usd_reserved_now,
     ) == (0, 0, 0)
-    assert (meter.turns_reserved_before, meter.tokens_reserved_before) == (0, 0)
-    assert meter.unpriced == 0
-    return meter.tokens, meter.micro_usd
+    assert (counter.turns_reserved_before, counter.tokens_reserved_before) == (0, 0)
+    assert counter.unpriced == 0
+    return counter.tokens, counter.micro_usd
 
 
 REMEDIES = {
@@ -366,7 +366,7 @@ REMEDIES = {
     "no credit": "providers.main.api_key",
     "unknown model": "providers.main.base_url",
 }
-"""What the record of a turn tells operators and the answer does not tell clients."""
+"""Details that are in the turn record for operators, but not in the response."""
 
 
 @pytest.mark.parametrize(("row", "kind", "stream"), cases("openai", "anthropic"))
@@ -374,8 +374,8 @@ def test_provider_fault_is_reported_stored_and_charged(suffer, user, row, kind, 
     seen = row.stream if stream else row.whole
     answer = suffer(row, kind, "lone", stream=stream)
     assert answer.seconds < seen.seconds + SLACK_SECONDS
-    told = answer.error(seen)
-    assert told["code"] == seen.code
+    refusal = answer.error(seen)
+    assert refusal["code"] == seen.code
     if seen.text is None:
         for name, value in row.headers.items():
             assert answer.headers[name] == value
@@ -383,18 +383,18 @@ def test_provider_fault_is_reported_stored_and_charged(suffer, user, row, kind, 
     assert answer.headers["x-coulisse-provider"] == "main"
     assert_public(answer.response.text)
     turn = the_turn(user)
-    assert (turn.outcome, public_text(turn.error)) == ("error", told["message"])
+    assert (turn.outcome, public_text(turn.error)) == ("error", refusal["message"])
     if row.fault in REMEDIES:
         assert REMEDIES[row.fault] in turn.error
     (call,) = turn.calls
-    # Nothing is written down of a single request that was answered.
+    # A single successful attempt is not recorded.
     assert (len(call.attempts) or 1) == seen.tries
-    said = seen.text is not None
+    message = seen.text is not None
     assert stored(user) == (
-        [("user", "hi", ""), ("assistant", seen.text, "error")] if said else []
+        [("user", "hi", ""), ("assistant", seen.text, "error")] if message else []
     )
     used = turn.usage.input_tokens + turn.usage.output_tokens
-    assert (used > 0) is said
+    assert (used > 0) is message
     assert turn.cost_micro_usd == cost(turn.usage)
     assert charged(user) == (used, cost(turn.usage))
 
@@ -447,7 +447,7 @@ LEFT = Row(
 
 @pytest.fixture
 def left_alone(suffer, broken, user):
-    """The server of a provider whose circuit one turn has opened."""
+    """The server of a provider whose circuit breaker is open."""
     answer = suffer(LEFT, "openai", "lone", stream=False, who=f"{user}-before")
     assert error(answer.response, 503)["code"] == "provider_overloaded"
     broken.requests.clear()
@@ -457,8 +457,8 @@ def left_alone(suffer, broken, user):
 @EITHER
 def test_open_circuit_refuses_with_503(suffer, left_alone, user, stream):
     answer = suffer(LEFT, "openai", "lone", stream=stream)
-    told = error(answer.response, 503)
-    assert told["code"] == "provider_circuit_open"
+    refusal = error(answer.response, 503)
+    assert refusal["code"] == "provider_circuit_open"
     assert answer.seconds < SLACK_SECONDS
     assert 1 <= int(answer.headers["retry-after"]) <= 300
     assert answer.headers["x-coulisse-provider"] == "main"
@@ -466,7 +466,7 @@ def test_open_circuit_refuses_with_503(suffer, left_alone, user, stream):
     assert left_alone.requests == []
     assert_public(answer.response.text)
     turn = the_turn(user)
-    assert (turn.outcome, public_text(turn.error)) == ("error", told["message"])
+    assert (turn.outcome, public_text(turn.error)) == ("error", refusal["message"])
     assert "last error: provider 'main' failed" in turn.error
     assert stored(user) == []
     assert charged(user) == (0, 0)
@@ -485,7 +485,7 @@ def test_fallback_answers_behind_an_open_circuit(suffer, left_alone, user, strea
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 @pytest.mark.parametrize(
-    ("do", "stream", "said"),
+    ("do", "stream", "message"),
     [
         (faults.silence, True, ""),
         (faults.silence, False, ""),
@@ -494,30 +494,30 @@ def test_fallback_answers_behind_an_open_circuit(suffer, left_alone, user, strea
     ids=["before-stream", "before-whole", "within"],
 )
 def test_client_disconnect_during_a_fault_is_charged(
-    running, stage, broken, user, kind, do, stream, said
+    running, stage, broken, user, kind, do, stream, message
 ):
     broken.default = do
     live.set_current(stage.config(Row("client leaves", None, None), kind))
     request = body(user, "hi", agent="lone", stream=stream, **LIMITED)
     with open_connection(running, request) as caller:
         broken.wait(lambda: broken.requests)
-        # In words: each piece has a frame of its own.
-        for word in said.split():
+        # Each word has its own frame.
+        for word in message.split():
             caller.read_until(word)
     broken.wait(lambda: broken.requests[0].left)
     turn = the_turn(user)
     assert turn.outcome == "cancelled"
-    kept = [("assistant", said, "cancelled")] if said else []
-    assert stored(user) == [("user", "hi", ""), *kept]
-    # The provider has the prompt, and wants to be paid for it.
+    saved = [("assistant", message, "cancelled")] if message else []
+    assert stored(user) == [("user", "hi", ""), *saved]
+    # The provider has received the prompt, and charges for it.
     assert turn.usage.input_tokens == PROMPT_TOKENS
-    assert (turn.usage.output_tokens > 0) is bool(said)
+    assert (turn.usage.output_tokens > 0) is bool(message)
     used = turn.usage.input_tokens + turn.usage.output_tokens
     assert charged(user) == (used, cost(turn.usage))
 
 
 PROMPT_TOKENS = 5
-"""What "hi" is taken to have."""
+"""The estimated tokens of "hi"."""
 
 
 @EITHER
@@ -543,7 +543,7 @@ def test_disconnect_between_attempts_costs_nothing(
 
 
 def dead(*keys: str) -> faults.Fault:
-    """Refuse these keys, and answer others."""
+    """Refuse these keys, and accept others."""
 
     def steps(request: faults.Request) -> Any:
         return (faults.status(401) if request.key in keys else faults.reply())(request)
@@ -579,7 +579,7 @@ def test_dead_key_is_skipped(two_keys, broken, user, stream):
         answer = post(two_keys, body(f"{user}-{number}", agent="lone", stream=stream))
         assert answer.status_code == 200
         assert int(answer.headers["x-coulisse-attempts"]) <= 2
-    # Which is asked first is chance; the dead one is asked once at most.
+    # The first key is random; the invalid one is used at most once.
     assert [request.key for request in broken.requests].count(KEYS[0]) <= 1
 
 
@@ -600,9 +600,9 @@ def test_first_error_is_reported_when_all_fail(suffer, spare, user, stream):
     spare.fail(401)
     row = next(row for row in ROWS if row.fault == "503")
     answer = suffer(row, "openai", "guarded", stream=stream)
-    told = error(answer.response, 503)
-    assert told["code"] == "provider_overloaded"
-    assert "spare/m2: provider 'spare' refused this server's key" in told["message"]
+    refusal = error(answer.response, 503)
+    assert refusal["code"] == "provider_overloaded"
+    assert "spare/m2: provider 'spare' refused this server's key" in refusal["message"]
     assert answer.headers["x-coulisse-provider"] == "main"
     assert answer.headers["x-coulisse-attempts"] == "4"
     assert [call.provider for call in the_turn(user).calls] == ["main", "spare"]
@@ -622,7 +622,7 @@ def test_official_client_does_not_retry(suffer, running, broken, user, stream):
     ):
         client.chat.completions.create(**request)
     assert caught.value.code == "provider_overloaded"
-    # Three tries of ours, and none of the client's on top.
+    # The server makes three attempts, and the client does not retry.
     assert len(broken.requests) - before == 3
 
 
@@ -645,4 +645,4 @@ OF_OTHERS = {
     *("all keys dead", "client leaves", "fallbacks fail, too"),
     *("one of two keys dead", "open circuit", "recovery"),
 }
-"""Rows with tests of their own here."""
+"""Rows that other tests of this module cover."""

@@ -42,12 +42,12 @@ DOLLAR = 1_000_000
 QUERY = "what she likes to drink with her breakfast"
 SEARCH = "/v1/memories/search"
 ESTIMATE = -(-len(QUERY) // 4)
-"""Tokens reserved for a search of it. The fake says a letter is a token."""
+"""Tokens reserved for a search with it. The fake counts a token per letter."""
 
 
 @pytest.fixture
 def serve(running, configure):
-    """Return a function that serves with these sections and limits."""
+    """Return a function that starts a server with these sections and limits."""
 
     def serve(*sections: str, limits: str = "") -> str:
         listed = f"limits: [{limits}]\n" if limits else ""
@@ -67,7 +67,7 @@ def mint(database):
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch):
-    """Searches wait for an embedder however slow, and leave none alone afterwards."""
+    """Let searches wait for a slow embedder, and end all of them afterwards."""
     monkeypatch.setattr(query_embedding, "MAX_WAIT_SECONDS", 60.0)
     monkeypatch.setattr(query_embedding, "_unavailable_until", {})
 
@@ -86,7 +86,7 @@ def search(url: str, user: str = "", **more) -> httpx2.Response:
 
 @contextlib.contextmanager
 def leaving(url: str, headers: dict[str, str], path: str = SEARCH, body=None):
-    """Search, and leave at the end of the block without having waited."""
+    """Start a search, and cancel it at the end of the block."""
     address = urlsplit(url)
     content = json.dumps(body or {"query": QUERY}).encode()
     lines = [
@@ -107,28 +107,28 @@ def user_meter(user: str, length: int) -> UsageCounter | None:
 
 
 def token_meter(user: str) -> UsageCounter:
-    """Return all a user's only token has used."""
+    """Return the total usage of a user's only token."""
     (row,) = TokenRow.objects.filter(principal=user)
     subject = usage_limits.token_subject(row)
     return UsageCounter.objects.get(subject=subject, window=time_windows.EVER)
 
 
-def is_clear(meter: UsageCounter | None) -> bool:
-    """Whether nothing is reserved."""
-    if meter is None:
+def is_clear(counter: UsageCounter | None) -> bool:
+    """Return whether there are no reservations."""
+    if counter is None:
         return True
     names = ("turns", "tokens", "micro_usd")
     ages = ("reserved_now", "reserved_before")
-    return not any(getattr(meter, f"{name}_{age}") for name in names for age in ages)
+    return not any(getattr(counter, f"{name}_{age}") for name in names for age in ages)
 
 
 # Which requests count.
 
 EXEMPT = {
-    # Their answers are the file's, the same for everybody.
+    # Their responses depend on the configuration only.
     ("GET", "/v1/models"),
     ("GET", "/v1/models/{name}"),
-    # A task counts when its turn runs, and is asked for its state until it has.
+    # A task counts when its turn runs; clients poll its state until then.
     ("GET", "/v1/tasks"),
     ("POST", "/v1/tasks"),
     ("GET", "/v1/tasks/{task_id}"),
@@ -156,7 +156,7 @@ def operations(url: str) -> list[tuple[str, str]]:
 
 
 def test_every_operation_is_limited_or_exempt(serve, fake, user):
-    """A new endpoint is neither until somebody decides."""
+    """A new endpoint must be added to one of the groups."""
     url = serve(SHOWN, limits="{per: principal, requests_per_hour: 0}")
     found = operations(url)
     assert set(found) >= EXEMPT | set(BODIES) | set(QUERIES)
@@ -220,11 +220,11 @@ def test_each_request_counts_once(serve, fake, user):
     count()
     assert send(url, "GET", "/v1/users/me/export", user).status_code == 200
     count()
-    # One that finds nothing has been looked for.
+    # Requests that find nothing count.
     missing = send(url, "GET", f"/v1/memories/mem_{uuid.uuid4().hex}", user)
     assert missing.status_code == 404
     count()
-    # What is not valid counts for nothing, as with turns.
+    # Invalid requests do not count, as with turns.
     wrong = send(url, "POST", "/v1/memories/search", user, json={"query": ""})
     assert wrong.status_code == 400
     count()
@@ -240,7 +240,7 @@ def test_remaining_requests_are_in_the_headers(serve, user):
     assert answers[0].headers["x-ratelimit-limit-requests"] == "2"
     assert int(answers[2].headers["Retry-After"]) > 0
     assert answers[2].json()["error"]["code"] == "rate_limit_exceeded"
-    # Turns are under the same limit.
+    # The same limit applies to turns.
     assert post(url, body(user)).status_code == 429
 
 
@@ -312,8 +312,8 @@ def test_sent_export_releases_its_slot(serve, user):
     until(lambda: is_clear(user_meter(user, time_windows.EVER)))
     with httpx2.stream(
         "GET", url + "/v1/users/me/export", headers={USER_HEADER: user}, verify=False
-    ) as begun:
-        assert begun.status_code == 200
+    ) as started:
+        assert started.status_code == 200
     until(lambda: is_clear(user_meter(user, time_windows.EVER)))
 
 
@@ -468,7 +468,7 @@ def test_spent_token_stops_memory_requests(serve, fake, user, mint, embedder):
         refusal = send(url, method, path, headers=headers, **more)
         assert refusal.status_code == 429, (method, path)
         assert refusal.json()["error"]["type"] == "insufficient_quota"
-    # What is a person's own they may take along and have erased.
+    # Users may always export and erase their data.
     assert send(url, "GET", "/v1/users/me/export", headers=headers).status_code == 200
     assert send(url, "DELETE", "/v1/users/me", headers=headers).status_code == 202
     assert fake.embeddings == []
@@ -500,9 +500,9 @@ def test_cost_limit_refuses_embedder_without_price(serve, fake, user, mint):
     assert "openai/text-embedding-3-small" in refusal.text
     assert "coulisse.yaml" not in refusal.text
     assert fake.embeddings == []
-    # What embeds nothing has a price.
+    # Requests without an embedding have a known price.
     assert send(url, "GET", "/v1/memories", headers=headers).status_code == 200
-    # Where money is not limited it is counted as unknown.
+    # Without a limit on money, the cost counts as unknown.
     other = f"{user}-b"
     assert search(url, headers=bearer(mint(other))).status_code == 200
     assert (token_meter(other).micro_usd, token_meter(other).unpriced) == (0, 1)
@@ -540,7 +540,7 @@ def test_recall_of_a_turn_is_charged(serve, fake, user, mint, stream):
     assert post(url, request, headers=bearer(secret)).status_code == 200
     assert len(fake.embeddings) == 1
     until(lambda: is_clear(token_meter(user)))
-    # Ten tokens are the reply's.
+    # The reply has ten tokens.
     assert token_meter(user).tokens == len(QUERY) + 10
     assert token_meter(user).micro_usd == len(QUERY) * DOLLAR
 
@@ -578,7 +578,7 @@ def test_recall_of_a_refused_turn_is_charged(serve, fake, user, mint):
     assert post(url, wrong, headers=bearer(secret)).status_code == 400
     assert (len(fake.embeddings), fake.requests) == (1, [])
     subject = usage_limits.token_subject(TokenRow.objects.get(principal=user))
-    # It is charged after the answer, and then first has a meter.
+    # The counter exists once the charge is stored, after the response.
     until(
         lambda: UsageCounter.objects.filter(subject=subject, micro_usd__gt=0).exists()
     )
@@ -604,13 +604,13 @@ def test_recall_of_disconnected_client_is_charged(serve, fake, user, mint):
 def test_tool_result_turn_is_not_refused_by_its_prompt_estimate(
     serve, fake, user, mint
 ):
-    """The calls it answers are in the history, which is not read yet."""
+    """The results' calls are in the history, which is not loaded yet."""
     url = serve(TOKENS, EMBEDDED, CHAT_PRICED)
     headers = bearer(mint(user, budget="total", limit_micro_usd=1000 * DOLLAR))
     fake.call_tool("look")
     tools = [{"type": "function", "function": {"name": "look"}}]
-    begun = post(url, body(user, "hi", tools=tools), headers=headers).json()
-    (asked,) = begun["choices"][0]["message"]["tool_calls"]
-    result = {"role": "tool", "tool_call_id": asked["id"], "content": "sky"}
+    started = post(url, body(user, "hi", tools=tools), headers=headers).json()
+    (requested,) = started["choices"][0]["message"]["tool_calls"]
+    result = {"role": "tool", "tool_call_id": requested["id"], "content": "sky"}
     answer = post(url, body(user, messages=[result], tools=tools), headers=headers)
     assert answer.status_code == 200, answer.text

@@ -30,7 +30,7 @@ LIMITED = (
     + "\nlimits: [{per: principal, tokens_per_day: 1000000000}]\n"
 )
 REPLY_TOKENS = 50
-"""What the requests below limit their reply to."""
+"""The `max_tokens` of the requests below."""
 
 WORDS = "a description of what it is good for, in so many words. " * 1_500
 BIG_TOOLS = [
@@ -100,7 +100,7 @@ def aside(user: str) -> int:
 
 
 def charged(user: str) -> int:
-    """Return what a user is charged, once nothing of theirs runs any more."""
+    """Return a user's charge, once none of their turns runs."""
     until(lambda: meter(user) is not None and aside(user) == 0)
     found = meter(user)
     assert found is not None
@@ -108,7 +108,7 @@ def charged(user: str) -> int:
 
 
 def sent(request) -> int:
-    """Count what a provider was sent, by the size of the body alone."""
+    """Estimate the sent tokens by the size of the body alone."""
     pictures = 0
 
     def plain(part):
@@ -132,16 +132,16 @@ def sent(request) -> int:
 
 
 def assert_about(count: int, expected: int) -> None:
-    """Brackets and quotes of the body are not counted; each message has an overhead."""
+    # JSON syntax is not counted, and each message has an overhead.
     assert 0.97 * expected - 40 <= count <= 1.03 * expected + 40
 
 
 def leave(url: str, fake, request, place: str) -> None:
-    """Send a request and leave when the provider has come to this place."""
+    """Send a request and disconnect when the provider has reached a step."""
     before = len(fake.requests)
     with open_connection(url, request) as caller:
         fake.wait(lambda: len(fake.requests) > before)
-        # With a format nothing is heard before the whole reply is known to have it.
+        # With a format, the reply is sent only after its validation.
         is_heard = request["stream"] and "response_format" not in request
         if place == "mid_stream" and is_heard:
             caller.read_until("Hello")
@@ -280,7 +280,7 @@ def test_tools_are_counted_once_a_turn(url, fake, user, monkeypatch):
 
 
 def test_parallel_turns_with_big_tools_pass_no_limit(running, configure, fake, user):
-    """Each needs 100,000 tokens of tools: a limit of 250,000 covers three."""
+    """Each request needs 100,000 tokens of tools: a limit of 250,000 covers three."""
     entry = "{per: principal, tokens_per_day: 250000}"
     configure(f"{CONFIG}\nlimits: [{entry}]\n")
     for _ in range(3):

@@ -23,7 +23,7 @@ HOUR, DAY = time_windows.HOUR, time_windows.DAY
 
 @pytest.fixture
 def limited(running, configure):
-    """Return a function that serves with these limits, and returns the URL."""
+    """Return a function that starts a server with these limits and returns its URL."""
 
     def serve(*entries: str) -> str:
         listed = "".join(f"  - {{{entry}}}\n" for entry in entries)
@@ -34,15 +34,16 @@ def limited(running, configure):
 
 
 def meters_of(user: str) -> dict[int, UsageCounter]:
-    """The present meters of a user, by the length of their window."""
+    """Return a user's counters, by the length of their window."""
     subject = usage_limits.user_subject(identity.derive_user_id(user))
     return {
-        meter.window: meter for meter in UsageCounter.objects.filter(subject=subject)
+        counter.window: counter
+        for counter in UsageCounter.objects.filter(subject=subject)
     }
 
 
 def put_used(user: str, length: int, tokens: int) -> None:
-    """Have a user have used so much in the present window."""
+    """Store a usage of a user in the current window."""
     UsageCounter.objects.create(
         subject=usage_limits.user_subject(identity.derive_user_id(user)),
         window=length,
@@ -53,7 +54,7 @@ def put_used(user: str, length: int, tokens: int) -> None:
 
 
 def is_clear(user: str) -> bool:
-    """Whether nothing is set aside for a user."""
+    """Return whether a user has no reservations."""
     found = meters_of(user).values()
     return all(
         (each.turns_reserved_now, each.tokens_reserved_now, each.micro_usd_reserved_now)
@@ -148,8 +149,8 @@ def test_refused_request_releases_its_reservation(server, user):
     put_used(user, DAY, 100)
     for _ in range(3):
         post(server, body(user, metadata={"tokens_per_day": "100"}))
-    (meter,) = meters_of(user).values()
-    assert (meter.requests, meter.tokens) == (0, 100)
+    (counter,) = meters_of(user).values()
+    assert (counter.requests, counter.tokens) == (0, 100)
     assert is_clear(user)
 
 
@@ -158,7 +159,7 @@ def test_remaining_limits_are_in_the_headers(server, fake, user):
     request = body(user, max_tokens=50, metadata={"tokens_per_day": "1000"})
     answer = post(server, request)
     left = int(answer.headers["x-ratelimit-remaining-tokens"])
-    # The reply's 50 and the prompt are set aside until the turn is over.
+    # The prompt and 50 tokens of reply are reserved until the turn ends.
     assert answer.headers["x-ratelimit-limit-tokens"] == "1000"
     assert 900 < left < 950
     assert answer.headers["x-ratelimit-reset-tokens"].endswith("s")
@@ -186,7 +187,7 @@ def test_limit_may_name_one_user(limited, user):
     url = limited(f"per: principal, name: {user}, requests_per_day: 0")
     assert post(url, body(user)).status_code == 429
     assert post(url, body(f"{user}-b")).status_code == 200
-    # By whichever name they come.
+    # Under any of the user's names.
     assert post(url, body(str(identity.derive_user_id(user)))).status_code == 429
 
 
@@ -289,10 +290,10 @@ def test_cost_limit_applies(limited, fake, user, configure, running):
     assert answer.headers["x-coulisse-cost-usd"] == "0.600000"
     refusal = post(running, body(user, max_tokens=500))
     assert refusal.status_code == 429
-    said = refusal.json()["error"]["message"]
-    assert "daily spending limit of this user does not cover the request" in said
-    assert ", which may cost $0.5" in said
-    assert ": used $0.60/$1.00, retry after" in said
+    message = refusal.json()["error"]["message"]
+    assert "daily spending limit of this user does not cover the request" in message
+    assert ", which may cost $0.5" in message
+    assert ": used $0.60/$1.00, retry after" in message
     assert post(running, body(user, max_tokens=100)).status_code == 200
 
 
@@ -312,7 +313,7 @@ def test_incognito_turns_count_toward_limits(limited, user):
     request = body(user, metadata={"memory": "incognito"})
     assert post(url, request).status_code == 200
     assert post(url, request).status_code == 429
-    # And leave no more than that.
+    # The remaining limit.
     assert set(meters_of(user)) == {HOUR}
 
 

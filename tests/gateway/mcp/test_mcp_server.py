@@ -45,7 +45,7 @@ def server(running, configure) -> str:
 
 
 def tools(server, user=None, mode="auto"):
-    """What a client is offered, by name."""
+    """Return the tools for a client, by name."""
     listed = use(server, user, lambda client: client.list_tools(), mode=mode)
     return {tool.name: tool for tool in listed.tools}
 
@@ -129,11 +129,11 @@ def test_agent_call_runs_a_turn(server, fake, user, mode, agent):
     result = mcp_calls.ask(server, user, "Good evening?", agent=agent, mode=mode)
     assert not result.is_error
     assert text(result) == "Good evening."
-    told = result.structured_content
-    assert told["reply"] == "Good evening."
-    assert (told["agent"], told["thread_id"]) == (agent, None)
-    assert told["finish_reason"] == "stop"
-    assert told["usage"]["total_tokens"] > 0
+    response_data = result.structured_content
+    assert response_data["reply"] == "Good evening."
+    assert (response_data["agent"], response_data["thread_id"]) == (agent, None)
+    assert response_data["finish_reason"] == "stop"
+    assert response_data["usage"]["total_tokens"] > 0
     assert stored(user) == [
         ("user", "Good evening?", ""),
         ("assistant", "Good evening.", "stop"),
@@ -151,8 +151,8 @@ def test_agent_call_is_recorded(server, fake, user):
 def test_agent_call_continues_the_main_conversation(server, client, fake, user):
     calls.ask(client, user, "My name is Ada.")
     mcp_calls.ask(server, user, "Who am I?")
-    said = [said for role, said in prompt(fake.requests[-1]) if role == "user"]
-    assert said == ["My name is Ada.", "Who am I?"]
+    message = [message for role, message in prompt(fake.requests[-1]) if role == "user"]
+    assert message == ["My name is Ada.", "Who am I?"]
 
 
 def test_thread_id_selects_a_conversation(server, fake, user):
@@ -334,8 +334,8 @@ def test_progress_is_reported_during_a_call(server, fake, user, mode, monkeypatc
             fake.release()
 
     def wait(client):
-        asked = {"message": "hi"}
-        return client.call_tool("assistant", asked, progress_callback=beat)
+        requested = {"message": "hi"}
+        return client.call_tool("assistant", requested, progress_callback=beat)
 
     result = use(server, user, wait, mode=mode)
     assert text(result) == "At last."
@@ -358,8 +358,8 @@ def test_progress_names_the_called_subagent(running, configure, fake, user, mode
         heard.append(message)
 
     def wait(client):
-        asked = {"message": "hi"}
-        return client.call_tool("assistant", asked, progress_callback=hear)
+        requested = {"message": "hi"}
+        return client.call_tool("assistant", requested, progress_callback=hear)
 
     assert not use(running, user, wait, mode=mode).is_error
     assert heard == ["assistant calls claude"]
@@ -385,8 +385,8 @@ def test_cancelled_call_stops_the_provider(server, fake, user, mode, settled):
     fake.hang("headers")
 
     async def give_up(client):
-        asked = client.call_tool("assistant", {"message": "hi"})
-        task = asyncio.create_task(asked)
+        requested = client.call_tool("assistant", {"message": "hi"})
+        task = asyncio.create_task(requested)
         await fake.until(lambda: fake.requests)
         task.cancel()
         await asyncio.wait((task,))
@@ -434,8 +434,8 @@ def test_another_clients_request_cannot_be_cancelled(server, fake, user):
     fake.hang("headers", "done")
 
     async def meddle(client):
-        asked = client.call_tool("assistant", {"message": "hi"})
-        task = asyncio.create_task(asked)
+        requested = client.call_tool("assistant", {"message": "hi"})
+        task = asyncio.create_task(requested)
         await fake.until(lambda: fake.requests)
         for guess in range(10):
             cancelling = rpc("notifications/cancelled", {"requestId": guess})
@@ -473,13 +473,13 @@ def test_parallel_calls_get_their_own_answers(server, fake, user, settled):
             connected(server, f"{user}-a") as one,
             connected(server, f"{user}-b", mode="legacy") as other,
         ):
-            asked = [
+            requested = [
                 (one, other)[number % 2].call_tool(
                     "assistant", {"message": f"{number}", "thread_id": f"{number}"}
                 )
                 for number in range(50)
             ]
-            return await asyncio.gather(*asked)
+            return await asyncio.gather(*requested)
 
     results = asyncio.run(crowd())
     assert [text(result) for result in results] == [str(n) for n in range(50)]

@@ -47,7 +47,7 @@ def scripted() -> Iterator[ScriptedOAuthServer]:
 
 @pytest.fixture
 def put(running, configure):
-    """Give the server a YAML with `notes` at this address."""
+    """Configure the server with the MCP server `notes` at this address."""
 
     def put(url: str, *, secret: str = SECRET) -> None:
         text = CONFIG.replace("NOTES", url).replace("BASE", running)
@@ -74,7 +74,7 @@ def link(user: str, server: str = "notes") -> str:
 
 
 def page(answer: httpx2.Response, status: int) -> str:
-    """Return a page, which is as careful as all of them."""
+    """Return a page's text, after a check of its security headers."""
     assert answer.status_code == status, (answer.status_code, answer.text)
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["cache-control"] == "no-store"
@@ -89,14 +89,14 @@ def page(answer: httpx2.Response, status: int) -> str:
 
 
 def leave(browser: httpx2.Client, user: str) -> str:
-    """Open a new link; return where it leads."""
+    """Open a new link; return the redirect."""
     answer = browser.get(link(user))
     assert answer.status_code == 302, answer.text
     return answer.headers["location"]
 
 
 def connect(browser: httpx2.Client, protected: Place, user: str) -> str:
-    """Go all the way; return the page at its end."""
+    """Complete a sign-in; return the final page."""
     return page(browser.get(protected.consent(leave(browser, user))), 200)
 
 
@@ -108,10 +108,10 @@ def is_connected(user: str) -> bool:
 
 
 def test_user_connects_in_a_browser(server, browser, protected, user):
-    told = connect(browser, protected, user)
-    assert "Connected" in told
-    assert "notes" in told
-    assert "close this window" in told
+    result = connect(browser, protected, user)
+    assert "Connected" in result
+    assert "notes" in result
+    assert "close this window" in result
     assert is_connected(user)
 
 
@@ -121,7 +121,7 @@ STATIC = """{mode: static, authorization_url: ORIGIN/authorize, token_url: ORIGI
 
 @pytest.fixture
 def static(running, put, configure, protected) -> str:
-    """A YAML with an app that was registered at the provider by hand."""
+    """A configuration with a client that was registered manually."""
     back = f"{running}/mcp/notes/oauth/callback"
     protected.provider.clients["mine"] = OAuthClientInformationFull(
         client_id="mine",
@@ -209,10 +209,10 @@ def test_connect_link_accepts_an_optional_user_header(server, browser, user):
 def test_used_link_is_gone(server, browser, user):
     address = link(user)
     browser.get(address)
-    told = page(browser.get(address), 410)
-    assert "already used" in told
-    assert "was not connected." in told
-    assert "ask for a new link" in told
+    result = page(browser.get(address), 410)
+    assert "already used" in result
+    assert "was not connected." in result
+    assert "ask for a new link" in result
 
 
 def test_expired_link_is_gone(server, browser, user, monkeypatch):
@@ -226,9 +226,9 @@ def test_expired_link_is_gone(server, browser, user, monkeypatch):
 
 @pytest.mark.parametrize("query", ["", "?token=", "?token=abc", "?token=%ff%01"])
 def test_invalid_link_is_refused(server, browser, query):
-    told = page(browser.get(f"/mcp/notes/connect{query}"), 400)
-    assert "not valid" in told
-    assert "ask for a new link" in told
+    result = page(browser.get(f"/mcp/notes/connect{query}"), 400)
+    assert "not valid" in result
+    assert "ask for a new link" in result
 
 
 def test_logged_in_user_cannot_use_another_users_link(
@@ -241,7 +241,7 @@ def test_logged_in_user_cannot_use_another_users_link(
     text = CONFIG.replace("NOTES", protected.url).replace("BASE", running)
     proxy = f"{{basic: {logins}, identity: from_credential}}"
     configure(text.replace("{mcp_consumer_secret: SECRET}", f"{{proxy: {proxy}}}"))
-    # A link is enough for who has not logged in.
+    # A link suffices without a login.
     eve, owner = ("eve", "password-of-eve"), (user, "password-of-user")
     for login, status in ((eve, 403), (None, 302), (owner, 302)):
         answer = httpx2.get(link(user), auth=login, verify=False)
@@ -259,9 +259,9 @@ def test_link_of_another_user_is_refused(server, browser, user, by):
 
 
 def test_unknown_server_is_404(server, browser):
-    told = page(browser.get("/mcp/%3Cb%3Ex/connect?token=x"), 404)
-    assert "<b>x" not in told
-    assert "&lt;b&gt;x" in told
+    result = page(browser.get("/mcp/%3Cb%3Ex/connect?token=x"), 404)
+    assert "<b>x" not in result
+    assert "&lt;b&gt;x" in result
 
 
 def test_server_without_sign_in_is_404(server, browser):
@@ -289,16 +289,16 @@ def test_invalid_state_is_refused(server, browser, query):
     assert "not valid" in page(browser.get(f"/mcp/notes/oauth/callback{query}"), 400)
 
 
-def back_with(browser, user: str, **came: str) -> httpx2.Response:
+def back_with(browser, user: str, **received: str) -> httpx2.Response:
     state = parse_qs(urlsplit(leave(browser, user)).query)["state"][0]
-    return browser.get("/mcp/notes/oauth/callback", params={"state": state, **came})
+    return browser.get("/mcp/notes/oauth/callback", params={"state": state, **received})
 
 
 def test_declined_consent_is_reported(server, browser, user):
-    told = page(back_with(browser, user, error="access_denied"), 403)
-    assert "You declined access" in told
-    assert told.count("connected") == 1
-    assert "To connect, go back to the chat" in told
+    result = page(back_with(browser, user, error="access_denied"), 403)
+    assert "You declined access" in result
+    assert result.count("connected") == 1
+    assert "To connect, go back to the chat" in result
 
 
 def test_provider_error_text_is_escaped(server, browser, user):
@@ -308,18 +308,18 @@ def test_provider_error_text_is_escaped(server, browser, user):
 
 
 def test_invalid_authorization_code_is_reported(server, browser, user):
-    told = page(back_with(browser, user, code="nonsense"), 502)
-    assert "The provider refused" in told
-    assert "authorization code does not exist" in told
+    result = page(back_with(browser, user, code="nonsense"), 502)
+    assert "The provider refused" in result
+    assert "authorization code does not exist" in result
 
 
 def test_unreachable_provider_is_502(server, browser, put, user):
     put("http://127.0.0.1:9/mcp")
     address = link(user)
-    told = page(browser.get(address), 502)
-    assert "cannot be reached" in told
-    assert "open the link again" in told
-    assert "127.0.0.1" not in told
+    result = page(browser.get(address), 502)
+    assert "cannot be reached" in result
+    assert "open the link again" in result
+    assert "127.0.0.1" not in result
     page(browser.get(address), 502)  # It is not used up.
 
 
@@ -339,25 +339,25 @@ def test_token_timeout_asks_for_a_new_link(put, browser, scripted, user, monkeyp
     monkeypatch.setattr(
         "gateway.mcp_oauth.sign_in_views.SIGN_IN_FLOW._http._seconds", 0.05
     )
-    came = {"state": state, "code": "x"}
-    told = page(browser.get("/mcp/notes/oauth/callback", params=came), 504)
-    assert "open the link again" not in told
-    assert "ask for a new link" in told
+    received = {"state": state, "code": "x"}
+    result = page(browser.get("/mcp/notes/oauth/callback", params=received), 504)
+    assert "open the link again" not in result
+    assert "ask for a new link" in result
 
 
 def test_malformed_token_response_is_502(put, browser, scripted, user):
     put(scripted.url)
     scripted.answer("/token", b"not JSON")
-    told = page(back_with(browser, user, code="x"), 502)
-    assert "sent an invalid response" in told
+    result = page(back_with(browser, user, code="x"), 502)
+    assert "sent an invalid response" in result
 
 
 def test_broken_vault_key_is_503(server, browser, user, monkeypatch):
     address = link(user)
     monkeypatch.setenv("COULISSE_VAULT_KEY", "broken")
-    told = page(browser.get(address), 503)
-    assert "cannot store secrets" in told
-    assert "broken" not in told
+    result = page(browser.get(address), 503)
+    assert "cannot store secrets" in result
+    assert "broken" not in result
 
 
 def test_secrets_are_not_logged(server, browser, protected, user, caplog):
@@ -369,15 +369,15 @@ def test_secrets_are_not_logged(server, browser, protected, user, caplog):
     ours = [
         f"{each.name}: {each.getMessage()}"
         for each in caplog.records
-        # Not the browser's own, nor the provider's.
+        # Neither the browser's secrets nor the provider's.
         if not each.name.startswith(("httpx", "httpcore"))
         and "/authorize" not in each.getMessage()
     ]
-    told = "\n".join(ours)
+    result = "\n".join(ours)
     for url in (address, back):
         for (value,) in parse_qs(urlsplit(url).query).values():
-            assert value not in told
-    assert identity.derive_user_id(user).hex not in told
+            assert value not in result
+    assert identity.derive_user_id(user).hex not in result
 
 
 @pytest.mark.parametrize("path", ["connect", "oauth/callback"])
@@ -420,13 +420,13 @@ def test_backend_link_requires_the_secret(server, browser, user, header):
 @pytest.mark.parametrize("secret", ["", '"  "'])
 def test_backend_link_without_configured_secret_is_503(put, browser, user, secret):
     put("http://127.0.0.1:9/mcp", secret=secret)
-    told = error(ask_for(browser, user), 503)
-    assert told["code"] == "mcp_consumer_secret_unset"
+    refusal = error(ask_for(browser, user), 503)
+    assert refusal["code"] == "mcp_consumer_secret_unset"
 
 
 def test_backend_link_for_unknown_server_is_404(server, browser, user):
-    told = error(ask_for(browser, user, name="gone"), 404)
-    assert told["code"] == "mcp_server_unknown"
+    refusal = error(ask_for(browser, user, name="gone"), 404)
+    assert refusal["code"] == "mcp_server_unknown"
 
 
 def test_backend_link_requires_a_user(server, browser):
@@ -524,8 +524,8 @@ def test_unauditable_connection_change_is_refused(
 
 
 def test_disconnecting_unknown_server_is_404(server, memory_client):
-    told = memory_client.refused("DELETE", "/v1/mcp/gone", 404)
-    assert told["code"] == "mcp_server_unknown"
+    refusal = memory_client.refused("DELETE", "/v1/mcp/gone", 404)
+    assert refusal["code"] == "mcp_server_unknown"
 
 
 def test_connection_list_requires_a_user(server, http):

@@ -38,14 +38,14 @@ def names(model: type) -> set[str]:
 )
 def test_model_fields_are_documented_with_defaults(heading, model):
     assert names_in_table(PAGE, heading) == names(model)
-    for first, told, *_ in table_rows(PAGE, heading):
+    for first, response_data, *_ in table_rows(PAGE, heading):
         for name in CODE.findall(first):
             field = model.model_fields["in_" if name == "in" else name]
-            assert told == default_of(field), name
+            assert result == default_of(field), name
 
 
 def default_of(field: FieldInfo) -> str:
-    """The default of a field, in the table's words."""
+    """Return the default of a field in the format of the table."""
     if field.is_required():
         return "required"
     if field.default is None:

@@ -137,16 +137,16 @@ def test_body_may_name_its_user(http, memory_client):
 )
 def test_invalid_field_is_located(memory_client, change, param):
     body = {"content": "Lives in Lisbon", **change}
-    said = memory_client.refused("POST", "/v1/memories", body=body)
-    assert said["param"] == param
-    assert said["type"] == "invalid_request_error"
+    refusal = memory_client.refused("POST", "/v1/memories", body=body)
+    assert refusal["param"] == param
+    assert refusal["type"] == "invalid_request_error"
     assert memory_client.get()["data"] == []
 
 
 def test_date_without_zone_error_suggests_utc(memory_client):
     body = {"content": "x", "valid_from": "2026-03-01T09:30:00"}
-    said = memory_client.refused("POST", "/v1/memories", body=body)
-    assert "add Z for UTC" in said["message"]
+    refusal = memory_client.refused("POST", "/v1/memories", body=body)
+    assert "add Z for UTC" in refusal["message"]
 
 
 @pytest.mark.parametrize("body", [[], "text", {}])
@@ -181,40 +181,40 @@ def test_list_is_ordered_newest_first(memory_client):
         "first_id": None,
         "last_id": None,
     }
-    said = save_memories(memory_client)
+    message = save_memories(memory_client)
     page = memory_client.get()
-    assert [memory["content"] for memory in page["data"]] == said
+    assert [memory["content"] for memory in page["data"]] == message
     assert page["first_id"] == page["data"][0]["id"]
     assert page["last_id"] == page["data"][-1]["id"]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5])
 def test_list_pages_are_contiguous(memory_client, limit):
-    said = save_memories(memory_client)
+    message = save_memories(memory_client)
     seen, after, more = [], None, True
     while more:
         page = memory_client.get(limit=limit, after=after)
         seen += [memory["content"] for memory in page["data"]]
         after, more = page["last_id"], page["has_more"]
-    assert seen == said
+    assert seen == message
 
 
 def test_page_may_start_after_a_deleted_memory(memory_client):
-    said = save_memories(memory_client)
+    message = save_memories(memory_client)
     page = memory_client.get(limit=2)
     memory_client.forget({"id": page["last_id"]})
-    assert memory_client.contents(after=page["last_id"]) == said[2:]
+    assert memory_client.contents(after=page["last_id"]) == message[2:]
 
 
 def test_list_defaults_to_active_memories(memory_client):
-    kept, gone = (
+    stored, deleted = (
         memory_client.save("Plays the cello"),
         memory_client.save("Fears heights"),
     )
-    held = memory_client.save("Works as a baker")
-    memory_client.forget(gone)
-    memory_client.change(held, status="pending_review")
-    assert memory_client.contents() == [kept["content"]]
+    suspended = memory_client.save("Works as a baker")
+    memory_client.forget(deleted)
+    memory_client.change(suspended, status="pending_review")
+    assert memory_client.contents() == [stored["content"]]
     assert memory_client.contents(status="deleted") == ["Fears heights"]
     assert memory_client.contents(status="pending_review") == ["Works as a baker"]
     assert len(memory_client.contents(status="all")) == 3
@@ -262,8 +262,8 @@ def test_list_can_be_read_as_of_a_past_time(memory_client):
     ],
 )
 def test_invalid_list_parameter_is_named(memory_client, query, param):
-    said = memory_client.refused("GET", "/v1/memories", **query)
-    assert said["param"] == param
+    refusal = memory_client.refused("GET", "/v1/memories", **query)
+    assert refusal["param"] == param
 
 
 # Changing and forgetting.
@@ -292,8 +292,8 @@ def test_null_clears_optional_fields(memory_client):
 @pytest.mark.parametrize("name", ["content", "category", "importance", "pinned"])
 def test_null_is_refused_for_required_fields(memory_client, name):
     saved = memory_client.save("Lives in Lisbon")
-    said = memory_client.refused("PATCH", address(saved), body={name: None})
-    assert said["param"] == name
+    refusal = memory_client.refused("PATCH", address(saved), body={name: None})
+    assert refusal["param"] == name
 
 
 def test_empty_change_adds_no_history(memory_client):
@@ -326,16 +326,16 @@ def test_invalid_change_is_named(memory_client, changes, param):
 def test_key_is_unique(memory_client):
     home = memory_client.save("Lives in Lisbon", key="home")
     other = memory_client.save("Plays the cello")
-    said = memory_client.refused("PATCH", address(other), body={"key": "home"})
-    assert said["code"] == "key_taken"
-    assert home["id"] in said["message"]
+    refusal = memory_client.refused("PATCH", address(other), body={"key": "home"})
+    assert refusal["code"] == "key_taken"
+    assert home["id"] in refusal["message"]
 
 
 def test_memory_can_be_deleted_and_restored(memory_client):
     saved = memory_client.save("Plays the cello")
-    told = {"id": saved["id"], "object": "memory.deleted", "deleted": True}
-    assert memory_client.forget(saved) == told
-    assert memory_client.forget(saved) == told
+    result = {"id": saved["id"], "object": "memory.deleted", "deleted": True}
+    assert memory_client.forget(saved) == result
+    assert memory_client.forget(saved) == result
     assert memory_client.contents() == memory_client.finds("cello") == []
     assert memory_client.get(address(saved))["status"] == "deleted"
     assert memory_client.change(saved, status="active")["status"] == "active"
@@ -348,9 +348,9 @@ def test_history_reports_author_time_and_reason(memory_client):
     saved = memory_client.save("Lives in Lisbon")
     memory_client.change(saved, content="Lives in Berlin", reason="moved", pinned=True)
     memory_client.forget(saved)
-    told = memory_client.get(f"{address(saved)}/history")
-    assert (told["object"], told["has_more"]) == ("list", False)
-    created, changed, deleted = told["data"]
+    result = memory_client.get(f"{address(saved)}/history")
+    assert (result["object"], result["has_more"]) == ("list", False)
+    created, changed, deleted = result["data"]
     assert created["before"] is None
     assert created["after"]["content"] == "Lives in Lisbon"
     assert (changed["by"], changed["reason"]) == ("user", "moved")
@@ -400,9 +400,9 @@ def test_memory_of_another_user_is_answered_as_unknown(memory_client, other_clie
         ]
         return [(response.status_code, response.content) for response in sent]
 
-    told = answers(saved)
-    assert told == answers(UNKNOWN)
-    assert [status for status, _ in told] == [404] * 5 + [400]
+    result = answers(saved)
+    assert result == answers(UNKNOWN)
+    assert [status for status, _ in result] == [404] * 5 + [400]
     assert memory_client.contents() == ["Plays the cello"]
     assert len(memory_client.get(f"{address(saved)}/history")["data"]) == 1
 

@@ -107,7 +107,7 @@ def test_failed_embedding_is_retried(memory_client, fake, configure):
 
 
 def waiting() -> list[uuid.UUID]:
-    """Return the facts that a sweep embeds once more."""
+    """Return the facts that a sweep embeds again."""
     failed = Passage.objects.filter(embedder="").exclude(embedding_error="")
     return list(failed.values_list("fact_id", flat=True))
 
@@ -165,7 +165,7 @@ def test_any_query_text_is_accepted(memory_client, query):
     memory_client.save("Plays the cello")
     found = memory_client.search(query, **{"in": "all"})
     assert found["object"] == "list"
-    # By meaning it may come back; nothing else can.
+    # A search by meaning may return it, other searches may not.
     assert {each["content"] for each in found["data"]} <= {"Plays the cello"}
 
 
@@ -188,8 +188,8 @@ def test_any_query_text_is_accepted(memory_client, query):
     ],
 )
 def test_invalid_search_parameter_is_named(memory_client, body, param):
-    said = memory_client.refused("POST", "/v1/memories/search", body=body)
-    assert said["param"] == param
+    refusal = memory_client.refused("POST", "/v1/memories/search", body=body)
+    assert refusal["param"] == param
 
 
 @pytest.mark.parametrize(
@@ -197,5 +197,5 @@ def test_invalid_search_parameter_is_named(memory_client, body, param):
     [({}, "q"), ({"q": " "}, "q"), ({"q": "x", "explain": "perhaps"}, "explain")],
 )
 def test_invalid_search_query_parameter_is_named(memory_client, query, param):
-    said = memory_client.refused("GET", "/v1/memories/search", **query)
-    assert said["param"] == param
+    refusal = memory_client.refused("GET", "/v1/memories/search", **query)
+    assert refusal["param"] == param

@@ -42,10 +42,10 @@ def test_message_importance_depends_on_role(client, fake, user):
 def test_message_cache_keeps_configured_number(client, fake, user):
     for text in ("one", "two", "three"):
         ask(client, user, text)
-    held = message_cache.MESSAGE_CACHE.get((identity.derive_user_id(user), ""))
-    assert held is not None
-    assert [line.message.text for line in held.messages][1:2] == ["three"]
-    assert (held.length, len(held.messages)) == (6, 3)
+    suspended = message_cache.MESSAGE_CACHE.get((identity.derive_user_id(user), ""))
+    assert suspended is not None
+    assert [line.message.text for line in suspended.messages][1:2] == ["three"]
+    assert (suspended.length, len(suspended.messages)) == (6, 3)
 
 
 async def test_query_uses_configured_fusion(server):

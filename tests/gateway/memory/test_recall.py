@@ -52,7 +52,7 @@ def know(user: str, *contents: str, **fields) -> list[uuid.UUID]:
 
 
 def told(request) -> str:
-    """Return the block a provider was told, or ""."""
+    """Return the memory block of the prompt, or ""."""
     blocks = [text for role, text in prompt(request) if text.startswith("Known about")]
     assert len(blocks) <= 1
     return blocks[0] if blocks else ""
@@ -167,10 +167,10 @@ def test_summary_replaces_the_messages_it_covers(client, fake, user):
     )
     Thread.objects.filter(id=thread.id).update(summarized_until=4)
     ask(client, user, "and now?")
-    said = [text for _, text in prompt(fake.requests[-1])]
-    assert "They counted." in said[1]
-    assert "message 1" not in said
-    assert "message 2" in said
+    message = [text for _, text in prompt(fake.requests[-1])]
+    assert "They counted." in message[1]
+    assert "message 1" not in message
+    assert "message 2" in message
 
 
 def test_important_messages_are_recalled_once(client, fake, user):

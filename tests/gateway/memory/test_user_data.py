@@ -32,11 +32,11 @@ def test_export_contains_everything(memory_client):
     owner = identity.derive_user_id(memory_client.user)
     store_user_data(owner, "plums")
     response = memory_client.send("GET", EXPORT)
-    told = ok(response)
-    assert told["object"] == "user.export"
-    assert told["user_id"] == str(owner)
-    assert len(told["threads"]) == 2
-    assert {memory["status"] for memory in told["memories"]} == {
+    result = ok(response)
+    assert result["object"] == "user.export"
+    assert result["user_id"] == str(owner)
+    assert len(result["threads"]) == 2
+    assert {memory["status"] for memory in result["memories"]} == {
         *("active", "superseded")
     }
     assert response.headers["content-type"] == "application/json"
@@ -47,9 +47,9 @@ def test_export_contains_everything(memory_client):
 
 def test_export_contains_saved_memories(memory_client):
     saved = memory_client.save("Plays the cello", key="music")
-    (told,) = memory_client.get(EXPORT)["memories"]
-    assert [step["action"] for step in told.pop("history")] == ["created"]
-    assert told.items() <= saved.items()
+    (result,) = memory_client.get(EXPORT)["memories"]
+    assert [step["action"] for step in result.pop("history")] == ["created"]
+    assert result.items() <= saved.items()
 
 
 def test_long_export_is_streamed_in_chunks(memory_client, monkeypatch):
@@ -61,12 +61,12 @@ def test_long_export_is_streamed_in_chunks(memory_client, monkeypatch):
         pieces = list(response.iter_raw())
     assert "content-length" not in response.headers
     assert len(pieces) > 1
-    told = json.loads(b"".join(pieces))
-    assert len(told["threads"][0]["messages"]) == 100
+    result = json.loads(b"".join(pieces))
+    assert len(result["threads"][0]["messages"]) == 100
 
 
 async def test_export_holds_no_connection_between_chunks(memory_client, monkeypatch):
-    """Each piece is one whole trip to the database, begun when the last was sent."""
+    """Each chunk takes one database call, which starts once the last chunk is sent."""
     owner = identity.derive_user_id(memory_client.user)
     monkeypatch.setattr(export, "MESSAGES_PER_READ", 4)
     await database_executor.run_to_end(store_conversation, owner, "plums", turns=5)
@@ -114,15 +114,17 @@ def test_confirmed_erasure_deletes_all_rows(memory_client):
     owner = identity.derive_user_id(memory_client.user)
     store_user_data(owner)
     PendingErasure.objects.filter(user_id=owner).delete()
-    asked = ok(memory_client.send("DELETE", ME), 202)
-    assert asked["object"] == "user.erasure"
-    assert asked["would_delete"]["messages"] == 8
+    query_params = ok(memory_client.send("DELETE", ME), 202)
+    assert query_params["object"] == "user.erasure"
+    assert query_params["would_delete"]["messages"] == 8
     assert count_rows(owner)["memory.StoredMessage"] == 8
-    told = ok(memory_client.send("DELETE", ME, confirmation=asked["confirmation"]))
-    assert told == {
+    result = ok(
+        memory_client.send("DELETE", ME, confirmation=query_params["confirmation"])
+    )
+    assert result == {
         "object": "user.erased",
         "user_id": str(owner),
-        "deleted": asked["would_delete"],
+        "deleted": requested["would_delete"],
     }
     assert not any(count_rows(owner).values())
 
@@ -143,9 +145,9 @@ def test_confirmation_is_valid_once(memory_client):
     confirmation = ok(memory_client.send("DELETE", ME), 202)["confirmation"]
     ok(memory_client.send("DELETE", ME, confirmation=confirmation))
     memory_client.save("Plays the cello")
-    said = memory_client.refused("DELETE", ME, confirmation=confirmation)
-    assert said["code"] == "confirmation_invalid"
-    assert said["param"] == "confirmation"
+    refusal = memory_client.refused("DELETE", ME, confirmation=confirmation)
+    assert refusal["code"] == "confirmation_invalid"
+    assert refusal["param"] == "confirmation"
     assert memory_client.contents() == ["Plays the cello"]
 
 
@@ -153,20 +155,20 @@ def test_confirmation_is_valid_once(memory_client):
 def test_a_wrong_confirmation_erases_nothing(memory_client, confirmation):
     memory_client.save("Plays the cello")
     ok(memory_client.send("DELETE", ME), 202)
-    said = memory_client.refused("DELETE", ME, confirmation=confirmation)
-    assert said["code"] == "confirmation_invalid"
+    refusal = memory_client.refused("DELETE", ME, confirmation=confirmation)
+    assert refusal["code"] == "confirmation_invalid"
     assert memory_client.contents() == ["Plays the cello"]
 
 
 def test_expired_confirmation_is_refused(memory_client):
     confirmation = ok(memory_client.send("DELETE", ME), 202)["confirmation"]
-    wish = PendingErasure.objects.get(
+    pending_erasure = PendingErasure.objects.get(
         user_id=identity.derive_user_id(memory_client.user)
     )
-    wish.expires_at -= timedelta(minutes=16)
-    wish.save()
-    said = memory_client.refused("DELETE", ME, confirmation=confirmation)
-    assert said["code"] == "confirmation_expired"
+    pending_erasure.expires_at -= timedelta(minutes=16)
+    pending_erasure.save()
+    refusal = memory_client.refused("DELETE", ME, confirmation=confirmation)
+    assert refusal["code"] == "confirmation_expired"
 
 
 def test_confirmation_of_another_user_is_refused(memory_client, other_client):
@@ -199,5 +201,5 @@ def test_erasure_refuses_other_methods(memory_client, method, path):
 
 @pytest.mark.parametrize(("method", "path"), [("GET", EXPORT), ("DELETE", ME)])
 def test_unknown_parameter_is_refused(memory_client, method, path):
-    said = memory_client.refused(method, path, confirm="yes")
-    assert (said["param"], said["code"]) == ("confirm", "unknown_parameter")
+    refusal = memory_client.refused(method, path, confirm="yes")
+    assert (refusal["param"], refusal["code"]) == ("confirm", "unknown_parameter")

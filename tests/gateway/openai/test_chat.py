@@ -110,8 +110,8 @@ def test_system_messages_are_not_stored(client, fake, user):
 def test_several_user_messages_are_one_turn(client, fake, user, agent):
     ask(client, user, "one", "two", agent=agent)
     sent = fake.requests[-1].body["messages"]
-    said = [plain(m["content"]) for m in sent if m["role"] == "user"]
-    assert "".join(said) == "onetwo"
+    message = [plain(m["content"]) for m in sent if m["role"] == "user"]
+    assert "".join(message) == "onetwo"
     assert [text for _, text, _ in stored(user)][:2] == ["one", "two"]
 
 
@@ -207,11 +207,11 @@ def test_client_may_send_assistant_messages_back_with_extra_fields(client, fake,
 @BOTH
 def test_unicode_text_survives_both_ways(client, fake, user, agent, text):
     fake.reply(text)
-    said = f"<{text}>"
-    completion = ask(client, user, said, agent=agent)
+    message = f"<{text}>"
+    completion = ask(client, user, message, agent=agent)
     assert completion.choices[0].message.content == text
-    assert prompt(fake.requests[-1])[-1] == ("user", said)
-    assert [row[1] for row in stored(user)] == [said, text]
+    assert prompt(fake.requests[-1])[-1] == ("user", message)
+    assert [row[1] for row in stored(user)] == [message, text]
 
 
 async def test_async_client_gets_a_completion(async_client, fake, user):

@@ -86,7 +86,7 @@ def server(running, configure, tmp_path):
 
 
 def turn(client, user, messages, *, stream=False, **more):
-    """Take a turn with the official client; return the message and why it ended."""
+    """Run a turn with the official client; return the message and finish reason."""
     request = body(user, messages=messages, **more)
     request.setdefault("tools", TOOLS)
     if not stream:
@@ -104,18 +104,18 @@ def result(call, content="rain"):
 
 
 def sent_back(message):
-    """The assistant's message as clients put it into their history."""
+    """Return the assistant's message in the form clients keep in their history."""
     return message.model_dump(exclude_unset=True, exclude={"parsed"})
 
 
 def names(request) -> list[str]:
-    """The tools a provider was offered, on either wire."""
+    """Return the tools in a provider request, on either wire."""
     tools = request.body.get("tools", [])
     return [tool.get("function", tool)["name"] for tool in tools]
 
 
 def exchanges(request) -> list[tuple]:
-    """What a provider was told of calls, on either wire, in order.
+    """Return the calls and results in a provider request, on either wire, in order.
 
     Calls are (id, name), results (id, text).
     """
@@ -135,7 +135,7 @@ def exchanges(request) -> list[tuple]:
 
 
 def id_of(agent, number):
-    """The id the fake gives the n-th call of a reply."""
+    """Return the fake's id of the n-th call of a reply."""
     return f"toolu_{number}" if "claude" in agent else f"call_{number}"
 
 
@@ -188,19 +188,23 @@ async def test_async_client_receives_tool_calls(async_client, fake, user, stream
 
 async def test_parallel_clients_get_their_own_calls(async_client, fake, user):
     def answer(request):
-        said = request.body["messages"][-1]
-        if said["role"] == "tool":
-            return ScriptedAnswer([f"seen {said['content']}"])
-        return ScriptedAnswer((), tool_calls=[("weather", {"city": said["content"]})])
+        message = request.body["messages"][-1]
+        if message["role"] == "tool":
+            return ScriptedAnswer([f"seen {message['content']}"])
+        return ScriptedAnswer(
+            (), tool_calls=[("weather", {"city": message["content"]})]
+        )
 
     fake.default = answer
 
     async def talk(city):
-        asked = body(f"{user}-{city}", city, agent="helper", tools=TOOLS)
-        first = await async_client.chat.completions.create(**asked)
+        requested = body(f"{user}-{city}", city, agent="helper", tools=TOOLS)
+        first = await async_client.chat.completions.create(**requested)
         (call,) = first.choices[0].message.tool_calls
-        asked["messages"] = [result(call, json.loads(call.function.arguments)["city"])]
-        second = await async_client.chat.completions.create(**asked)
+        requested["messages"] = [
+            result(call, json.loads(call.function.arguments)["city"])
+        ]
+        second = await async_client.chat.completions.create(**requested)
         return second.choices[0].message.content
 
     cities = [f"city-{number}" for number in range(8)]
@@ -245,12 +249,12 @@ def test_reply_with_a_response_format_may_call_first(client, fake, user):
     fake.call_tool("Weather", {"city": "Lisbon"})
     fake.reply('{"city": "Lisbon", "days": 2}')
     more = {"tools": [pydantic_function_tool(Weather)], "response_format": Weather}
-    asked = body(user, "hi", agent="helper", **more)
-    message = client.chat.completions.parse(**asked).choices[0].message
+    requested = body(user, "hi", agent="helper", **more)
+    message = client.chat.completions.parse(**requested).choices[0].message
     (call,) = message.tool_calls
     assert message.parsed is None
-    asked["messages"] = [result(call)]
-    message = client.chat.completions.parse(**asked).choices[0].message
+    requested["messages"] = [result(call)]
+    message = client.chat.completions.parse(**requested).choices[0].message
     assert message.parsed == Weather(city="Lisbon", days=2)
 
 
@@ -373,25 +377,27 @@ def test_tool_choice_is_translated_for_anthropic(client, fake, user):
 def test_tool_choice_none_rejects_client_calls(client, fake, user):
     fake.call_tool(*LISBON)
     fake.reply("Well.")
-    asked = {"agent": "helper", "tool_choice": "none"}
-    message, reason = turn(client, user, [user_message("hi")], **asked)
+    requested = {"agent": "helper", "tool_choice": "none"}
+    message, reason = turn(client, user, [user_message("hi")], **requested)
     assert (message.content, reason) == ("Well.", "stop")
     assert "there is no tool called 'weather'" in str(exchanges(fake.requests[1]))
 
 
-@pytest.mark.parametrize("wish", [True, False])
-def test_parallel_tool_calls_setting_is_passed_on(client, fake, user, wish):
-    turn(client, user, [user_message("hi")], agent="helper", parallel_tool_calls=wish)
-    assert fake.bodies[0]["parallel_tool_calls"] is wish
+@pytest.mark.parametrize("erasure", [True, False])
+def test_parallel_tool_calls_setting_is_passed_on(client, fake, user, erasure):
+    turn(
+        client, user, [user_message("hi")], agent="helper", parallel_tool_calls=erasure
+    )
+    assert fake.bodies[0]["parallel_tool_calls"] is erasure
 
 
 @pytest.mark.parametrize("name", ["save_memory", "packing", "skill_file"])
 def test_client_tool_named_like_an_agent_tool_is_refused(server, fake, user, name):
     tool = {"type": "function", "function": {"name": name}}
-    said = refused(server, body(user, agent="helper", tools=[WEATHER, tool]))
-    assert said["param"] == "tools"
-    assert f"'{name}'" in said["message"]
-    assert "rename it" in said["message"]
+    refusal = refused(server, body(user, agent="helper", tools=[WEATHER, tool]))
+    assert refusal["param"] == "tools"
+    assert f"'{name}'" in refusal["message"]
+    assert "rename it" in refusal["message"]
     assert fake.requests == []
 
 
@@ -436,9 +442,9 @@ def test_own_and_client_calls_mix_in_one_reply(
     new = history if resent else history[-1:]
     message, reason = turn(client, user, new, agent=agent, stream=stream)
     assert (message.content, reason) == ("Take a coat.", "stop")
-    told = dict(exchanges(fake.requests[1])[3:])
-    assert told.pop(id_of(agent, 0)).startswith('{"id":"mem_')
-    assert told == {id_of(agent, 1): "rain", id_of(agent, 2): "Take a coat."}
+    response_data = dict(exchanges(fake.requests[1])[3:])
+    assert response_data.pop(id_of(agent, 0)).startswith('{"id":"mem_')
+    assert response_data == {id_of(agent, 1): "rain", id_of(agent, 2): "Take a coat."}
     assert [n for _, n in exchanges(fake.requests[1])[:3]] == [
         *("save_memory", "weather", "packing")
     ]
@@ -460,7 +466,7 @@ def test_own_calls_may_precede_client_calls(client, fake, user, agent, stream, r
     new = history if resent else history[-1:]
     message, _ = turn(client, user, new, agent=agent, stream=stream)
     assert message.content == "Done."
-    assert [told for _, told in exchanges(fake.requests[2])] == [
+    assert [response_data for _, response_data in exchanges(fake.requests[2])] == [
         *("packing", "Take a coat.", "weather", "rain")
     ]
 
@@ -475,9 +481,9 @@ def test_subagent_call_may_accompany_client_call(client, fake, user, stream):
     (call,) = message.tool_calls
     message, _ = turn(client, user, [result(call)], agent="boss", stream=stream)
     assert message.content == "Two."
-    # The subagent is not offered what the client brings.
+    # The subagent does not get the client's tools.
     assert names(fake.requests[1]) == []
-    assert [told for _, told in exchanges(fake.requests[2])] == [
+    assert [response_data for _, response_data in exchanges(fake.requests[2])] == [
         *("plain", "weather", "Thought.", "rain")
     ]
 
@@ -499,20 +505,20 @@ def test_next_question_includes_the_whole_exchange(client, fake, user, stream):
 
 
 def test_client_may_call_tools_over_several_rounds(client, fake, user):
-    """A client that works through its calls, with own ones in between."""
+    """A client that answers its calls, with calls of the agent's tools in between."""
     calls = [[LISBON, ("clock", {})], [PACKING], [("clock", {})], [PACKING, LISBON]]
     for number, each in enumerate(calls):
         fake.reply(f"{number}.", tool_calls=each)
     fake.reply("Done.")
-    history, asked = [user_message("Go.")], 0
+    history, requested = [user_message("Go.")], 0
     message, _ = turn(client, user, history, agent="helper")
     while message.tool_calls:
-        asked += len(message.tool_calls)
+        requested += len(message.tool_calls)
         history.append(sent_back(message))
         history += [result(call) for call in message.tool_calls]
         message, _ = turn(client, user, history, agent="helper")
-    assert (message.content, asked) == ("Done.", 4)
-    assert [told for _, told in exchanges(fake.requests[-1])] == [
+    assert (message.content, requested) == ("Done.", 4)
+    assert [response_data for _, response_data in exchanges(fake.requests[-1])] == [
         *("weather", "clock", "rain", "rain", "packing", "Take a coat."),
         *("clock", "rain", "packing", "weather", "Take a coat.", "rain"),
     ]
@@ -527,9 +533,9 @@ def test_unknown_tool_is_answered_by_the_server(client, fake, user, stream):
     assert call.function.name == "weather"
     message, _ = turn(client, user, [result(call)], agent="plain", stream=stream)
     assert message.content == "Done."
-    told = dict(exchanges(fake.requests[1])[2:])
-    assert "there is no tool called 'teleport'" in told["call_0"]
-    assert told["call_1"] == "rain"
+    response_data = dict(exchanges(fake.requests[1])[2:])
+    assert "there is no tool called 'teleport'" in response_data["call_0"]
+    assert response_data["call_1"] == "rain"
 
 
 def test_broken_arguments_reach_the_client_unchanged(client, fake, user):
@@ -600,8 +606,11 @@ def test_client_history_may_hold_the_exchange(
     history += [sent_back(message), result(message.tool_calls[0])]
     message, _ = turn(client, user, history, **more)
     assert message.content == "Done."
-    # What the agent's own tool said is not in the client's messages.
-    assert [told for _, told in exchanges(fake.requests[1])] == ["weather", "rain"]
+    # The client's messages lack the results of the agent's own tools.
+    assert [response_data for _, response_data in exchanges(fake.requests[1])] == [
+        "weather",
+        "rain",
+    ]
     assert bool(stored(user)) is (metadata == CLIENTS)
 
 
@@ -610,8 +619,8 @@ def test_incognito_result_without_its_call_is_refused(server, client, fake, user
     more = {"agent": "helper", "metadata": INCOGNITO}
     message, _ = turn(client, user, [user_message("hi")], **more)
     answer = result(message.tool_calls[0])
-    said = refused(server, body(user, messages=[answer], tools=TOOLS, **more))
-    assert "send the assistant message with that call before it" in said["message"]
+    refusal = refused(server, body(user, messages=[answer], tools=TOOLS, **more))
+    assert "send the assistant message with that call before it" in refusal["message"]
 
 
 def test_a_result_for_another_user_is_refused(server, client, fake, user):
@@ -619,8 +628,8 @@ def test_a_result_for_another_user_is_refused(server, client, fake, user):
     message, _ = turn(client, f"{user}-a", [user_message("hi")], agent="helper")
     answer = result(message.tool_calls[0])
     more = {"messages": [answer], "agent": "helper", "tools": TOOLS}
-    said = refused(server, body(f"{user}-b", **more))
-    assert "which is not in the conversation" in said["message"]
+    refusal = refused(server, body(f"{user}-b", **more))
+    assert "which is not in the conversation" in refusal["message"]
 
 
 def test_unanswered_call_is_dropped(client, fake, user):
@@ -630,7 +639,7 @@ def test_unanswered_call_is_dropped(client, fake, user):
     weather, _ = message.tool_calls
     message, _ = turn(client, user, [result(weather)], agent="helper")
     assert message.content == "Half."
-    assert [told for _, told in exchanges(fake.requests[1])] == [
+    assert [response_data for _, response_data in exchanges(fake.requests[1])] == [
         *("packing", "weather", "Take a coat.", "rain")
     ]
 
@@ -641,7 +650,7 @@ def test_client_may_ask_instead_of_answering_calls(client, fake, user):
     fake.reply("Fine.")
     message, _ = turn(client, user, [user_message("Never mind.")], agent="helper")
     assert message.content == "Fine."
-    assert [told for _, told in exchanges(fake.requests[1])] == [
+    assert [response_data for _, response_data in exchanges(fake.requests[1])] == [
         *("packing", "Take a coat.")
     ]
 
@@ -653,7 +662,7 @@ def roles(request) -> list[str]:
 @HELPERS
 @RESENT
 def test_repeated_results_are_answered_again(client, fake, user, agent, resent):
-    """A client that never heard the answer, which is stored, tries again."""
+    """A client that did not receive the stored reply repeats its request."""
     fake.reply("Let me see.", tool_calls=[PACKING, LISBON])
     fake.reply("Never heard.")
     fake.reply("Heard.")
@@ -695,9 +704,12 @@ def test_result_after_another_question_is_accepted(client, fake, user, agent):
     message, _ = turn(client, user, [user_message("How is it?")], agent=agent)
     turn(client, user, [user_message("What time is it?")], agent=agent)
     turn(client, user, [result(message.tool_calls[0])], agent=agent)
-    said = str(fake.bodies[2]["messages"])
-    assert said.index("What time is it?") < said.index("Noon.") < said.index("rain")
-    assert [told for _, told in exchanges(fake.requests[2])] == ["weather", "rain"]
+    text = str(fake.bodies[2]["messages"])
+    assert text.index("What time is it?") < text.index("Noon.") < text.index("rain")
+    assert [response_data for _, response_data in exchanges(fake.requests[2])] == [
+        "weather",
+        "rain",
+    ]
 
 
 def test_results_and_a_question_may_come_together(client, fake, user):
@@ -714,14 +726,17 @@ def test_incognito_exchange_may_continue_in_a_thread(client, fake, user):
     message, _ = turn(client, user, history, agent="helper", metadata=INCOGNITO)
     history += [sent_back(message), result(message.tool_calls[0])]
     turn(client, user, history, agent="helper")
-    assert [told for _, told in exchanges(fake.requests[1])] == ["weather", "rain"]
+    assert [response_data for _, response_data in exchanges(fake.requests[1])] == [
+        "weather",
+        "rain",
+    ]
     assert [role for role, _, _ in stored(user)] == [
         *("user", "assistant", "tool", "assistant")
     ]
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "response_data"),
     [
         ("", ""),
         ([{"type": "text", "text": "ra"}, {"type": "text", "text": "in"}], "rain"),
@@ -731,12 +746,12 @@ def test_incognito_exchange_may_continue_in_a_thread(client, fake, user):
 )
 @HELPERS
 def test_result_content_is_passed_on_unchanged(
-    client, fake, user, agent, content, told
+    client, fake, user, agent, content, response_data
 ):
     fake.call_tool(*LISBON)
     message, _ = turn(client, user, [user_message("hi")], agent=agent)
     turn(client, user, [result(message.tool_calls[0], content)], agent=agent)
-    assert exchanges(fake.requests[1])[1] == (id_of(agent, 0), told)
+    assert exchanges(fake.requests[1])[1] == (id_of(agent, 0), response_data)
 
 
 # Leaving.
@@ -794,7 +809,7 @@ def test_reply_without_valid_calls_finishes_with_stop(server, client, fake, user
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "message"),
     [
         ({"description": "x" * 100_000}, "more than 100,000: shorten"),
         ({"properties": {"a": {"pattern": "a" * 1001}}}, "1,001 characters"),
@@ -802,11 +817,11 @@ def test_reply_without_valid_calls_finishes_with_stop(server, client, fake, user
     ],
 )
 def test_schema_of_arguments_beyond_a_limit_is_refused(
-    server, fake, user, schema, said
+    server, fake, user, schema, message
 ):
     functions = [{"name": "a"}, {"name": "b", "parameters": schema}]
     tools = [{"type": "function", "function": each} for each in functions]
     error = refused(server, body(user, tools=tools))
     assert error["param"] == "tools[1].function.parameters"
-    assert said in error["message"]
+    assert message in error["message"]
     assert fake.requests == []

@@ -58,8 +58,8 @@ def test_invalid_json_body_is_refused(server, content):
 
 
 def test_lone_surrogate_is_refused_everywhere(server, fake, user):
-    said = json.dumps(body(user, "X")).replace("X", "\\udc00").encode()
-    assert refused(server, said)["code"] == "invalid_json"
+    message = json.dumps(body(user, "X")).replace("X", "\\udc00").encode()
+    assert refused(server, message)["code"] == "invalid_json"
     assert fake.requests == []
 
 
@@ -69,9 +69,9 @@ def test_lone_surrogate_is_refused_everywhere(server, fake, user):
 )
 def test_content_type_of_a_cross_site_form_is_refused(server, fake, user, headers):
     content = json.dumps(body(user)).encode()
-    said = refused(server, content, headers=headers)
-    assert said["code"] == "unsupported_content_type"
-    assert "application/json" in said["message"]
+    refusal = refused(server, content, headers=headers)
+    assert refusal["code"] == "unsupported_content_type"
+    assert "application/json" in refusal["message"]
     assert fake.requests == []
 
 
@@ -97,9 +97,9 @@ def test_wrong_method_is_405_with_allow(server, method):
     ["/v1", "/v1/", "/v1/nope", "/v1/embeddings", f"{PATH}/", "/v1/%ff", "/", "/nope"],
 )
 def test_unknown_path_is_404(server, method, path):
-    said = error(httpx2.request(method, server + path), 404)
-    assert said["type"] == "invalid_request_error"
-    assert method in said["message"]
+    refusal = error(httpx2.request(method, server + path), 404)
+    assert refusal["type"] == "invalid_request_error"
+    assert method in refusal["message"]
 
 
 def test_sdk_raises_its_typed_errors(client, user):
@@ -116,18 +116,18 @@ def test_sdk_raises_its_typed_errors(client, user):
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_unknown_model_is_not_found(server, fake, user, stream):
-    said = refused(server, body(user, agent="nobody", stream=stream), 404)
-    assert said["type"] == "invalid_request_error"
-    assert said["code"] == "model_not_found"
-    assert said["param"] == "model"
-    assert "'nobody'" in said["message"]
+    refusal = refused(server, body(user, agent="nobody", stream=stream), 404)
+    assert refusal["type"] == "invalid_request_error"
+    assert refusal["code"] == "model_not_found"
+    assert refusal["param"] == "model"
+    assert "'nobody'" in refusal["message"]
     assert fake.requests == []
     assert stored(user) == []
 
 
 def test_misspelled_model_gets_a_suggestion(server, user):
-    said = refused(server, body(user, agent="asistant"), 404)
-    assert "did you mean 'assistant'?" in said["message"]
+    refusal = refused(server, body(user, agent="asistant"), 404)
+    assert "did you mean 'assistant'?" in refusal["message"]
 
 
 # Requests of the wrong shape, by the place that is wrong.
@@ -141,15 +141,15 @@ def without(name: str) -> dict:
 
 @pytest.mark.parametrize("name", ["model", "messages"])
 def test_missing_parameter_is_named(server, name):
-    said = refused(server, without(name))
-    assert said["param"] == name
-    assert said["code"] == "missing_required_parameter"
+    refusal = refused(server, without(name))
+    assert refusal["param"] == name
+    assert refusal["code"] == "missing_required_parameter"
 
 
 def test_unknown_parameter_is_named(server, fake):
-    said = refused(server, body("someone", temprature=1))
-    assert said["param"] == "temprature"
-    assert said["code"] == "unknown_parameter"
+    refusal = refused(server, body("someone", temprature=1))
+    assert refusal["param"] == "temprature"
+    assert refusal["code"] == "unknown_parameter"
     assert fake.requests == []
 
 
@@ -241,9 +241,9 @@ SCHEMA = {"type": "json_schema", "json_schema": {"name": "a b", "schema": {}}}
     ],
 )
 def test_invalid_field_is_located(server, fake, change, param):
-    said = refused(server, {**body("someone"), **change})
-    assert said["param"] == param
-    assert said["type"] == "invalid_request_error"
+    refusal = refused(server, {**body("someone"), **change})
+    assert refusal["param"] == param
+    assert refusal["type"] == "invalid_request_error"
     assert fake.requests == []
 
 
@@ -251,8 +251,8 @@ def test_invalid_field_is_located(server, fake, change, param):
 def test_a_value_too_deep_to_write_again_is_refused(server, fake, depth):
     deep = json.loads('{"a":' * depth + "1" + "}" * depth)
     refused(server, body("someone", prediction=deep))
-    asked = {"type": "json_schema", "json_schema": {"name": "a", "schema": deep}}
-    refused(server, body("someone", response_format=asked))
+    requested = {"type": "json_schema", "json_schema": {"name": "a", "schema": deep}}
+    refused(server, body("someone", response_format=requested))
     tool = {"type": "function", "function": {"name": "a", "parameters": deep}}
     refused(server, body("someone", tools=[tool]))
     assert fake.requests == []
@@ -267,7 +267,7 @@ def test_integer_above_64_bits_is_a_client_error(server):
 def test_nul_character_is_accepted_in_text(client, fake, user, agent):
     ask(client, user, "a\0b", agent=agent)
     assert "a\\u0000b" in json.dumps(fake.bodies[-1])
-    # PostgreSQL has no NUL, so it is not kept.
+    # PostgreSQL cannot store NUL.
     assert stored(user)[0] == ("user", "a\ufffdb", "")
     ask(client, f"{user}\0", agent=agent)
 
@@ -279,10 +279,10 @@ MIB = 1024 * 1024
 
 @pytest.mark.parametrize("size", [2 * MIB + 1, 10 * MIB])
 def test_oversized_body_is_413(server, fake, size):
-    said = refused(server, b" " * size, 413)
-    assert said["code"] == "body_too_large"
-    assert "2097152 bytes" in said["message"]
-    assert "max_body_bytes" not in said["message"]
+    refusal = refused(server, b" " * size, 413)
+    assert refusal["code"] == "body_too_large"
+    assert "2097152 bytes" in refusal["message"]
+    assert "max_body_bytes" not in refusal["message"]
     assert fake.requests == []
 
 
@@ -363,9 +363,9 @@ def test_provider_status_maps_to_client_status(
     key = "sk-the-secret-0123456789"
     fake.fail(status, f"the key {key} is no good", **more)
     response = post(server, body(user, agent=agent, stream=stream))
-    said = error(response, answer)
-    assert said["type"] == type
-    assert said["code"] == code
+    refusal = error(response, answer)
+    assert refusal["type"] == type
+    assert refusal["code"] == code
     assert "secret" not in response.text
     assert stored(user) == []
 
@@ -373,19 +373,19 @@ def test_provider_status_maps_to_client_status(
 @BOTH
 def test_parameter_refused_by_provider_is_named(server, fake, user, agent):
     fake.fail(400, "too hot", param="temperature", code="bad_temperature")
-    said = refused(server, body(user, agent=agent))
-    assert "too hot" in said["message"]
-    assert said["param"] == "temperature"
-    assert said["code"] == "bad_temperature"
+    refusal = refused(server, body(user, agent=agent))
+    assert "too hot" in refusal["message"]
+    assert refusal["param"] == "temperature"
+    assert refusal["code"] == "bad_temperature"
 
 
 @BOTH
 @pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize(("asked", "passed"), [("7", "7"), ("1.2", "2")])
+@pytest.mark.parametrize(("requested", "passed"), [("7", "7"), ("1.2", "2")])
 def test_provider_retry_after_is_passed_on(
-    server, fake, user, agent, status, asked, passed
+    server, fake, user, agent, status, requested, passed
 ):
-    fake.fail(status, headers={"Retry-After": asked})
+    fake.fail(status, headers={"Retry-After": requested})
     response = post(server, body(user, agent=agent))
     error(response, status)
     assert response.headers["retry-after"] == passed
@@ -394,7 +394,7 @@ def test_provider_retry_after_is_passed_on(
 @BOTH
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
-    ("said", "status", "code"),
+    ("message", "status", "code"),
     [
         ("<html>hello</html>", 502, "provider_broken_reply"),
         ("[]", 502, "provider_broken_reply"),
@@ -403,9 +403,9 @@ def test_provider_retry_after_is_passed_on(
     ],
 )
 def test_malformed_provider_reply_is_upstream_error(
-    server, fake, user, agent, stream, said, status, code
+    server, fake, user, agent, stream, message, status, code
 ):
-    fake.raw(said)
+    fake.raw(message)
     request = body(user, agent=agent, stream=stream)
     assert refused(server, request, status)["code"] == code
 
@@ -433,9 +433,9 @@ def silent(timeout: str) -> str:
 def test_silent_provider_times_out(server, fake, user, configure, stream, timeout):
     configure(silent(timeout))
     fake.hang("headers")
-    said = refused(server, body(user, stream=stream), 504)
-    assert said["code"] == "provider_timed_out"
-    assert said["type"] == "upstream_error"
+    refusal = refused(server, body(user, stream=stream), 504)
+    assert refusal["code"] == "provider_timed_out"
+    assert refusal["type"] == "upstream_error"
 
 
 def test_unreachable_provider_is_502(server, user, configure):
@@ -447,8 +447,8 @@ def test_unreachable_provider_is_502(server, user, configure):
             f"  openai: {{base_url: 'http://127.0.0.1:{port}/v1', retries: 0}}\n"
             "agents: [{name: assistant, provider: openai, model: gpt}]"
         )
-        said = refused(server, body(user), 502)
-    assert said["code"] == "provider_unreachable"
+        refusal = refused(server, body(user), 502)
+    assert refusal["code"] == "provider_unreachable"
 
 
 def test_stopped_local_model_is_unavailable(server, user, configure, monkeypatch):
@@ -456,9 +456,9 @@ def test_stopped_local_model_is_unavailable(server, user, configure, monkeypatch
     configure(
         "providers: {local: }\nagents: [{name: assistant, provider: local, model: m}]"
     )
-    said = refused(server, body(user), 503)
-    assert said["type"] == "service_unavailable"
-    assert said["code"] == "local_model_down"
+    refusal = refused(server, body(user), 503)
+    assert refusal["type"] == "service_unavailable"
+    assert refusal["code"] == "local_model_down"
 
 
 def test_unrepairable_reply_names_provider_and_attempts(server, fake, user):
@@ -480,9 +480,9 @@ def test_internal_error_hides_details(server, user, monkeypatch, stream):
 
     monkeypatch.setattr("turns.preparation.prompt.new_messages", fail)
     response = post(server, body(user, stream=stream))
-    said = error(response, 500)
-    assert said["type"] == "server_error"
-    assert said["code"] == "internal_error"
+    refusal = error(response, 500)
+    assert refusal["type"] == "server_error"
+    assert refusal["code"] == "internal_error"
     assert "secret" not in response.text
     assert "Traceback" not in response.text
 
@@ -492,7 +492,7 @@ def test_internal_error_hides_details(server, user, monkeypatch, stream):
 
 @contextlib.contextmanager
 def without_database():
-    """Lead the database lane astray and cut its connections."""
+    """Point the database executor to a missing database, and close its connections."""
     lost = {"sqlite": ("NAME", "/nowhere/test.db"), "postgresql": ("PORT", "1")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(connection.settings_dict, *lost[connection.vendor])
@@ -521,10 +521,10 @@ def on_every_lane_thread(function) -> None:
 @BOTH
 @pytest.mark.parametrize("stream", [True, False])
 def test_database_outage_is_503(database_down, server, fake, user, agent, stream):
-    said = refused(server, body(user, agent=agent, stream=stream), 503)
-    assert said["type"] == "service_unavailable"
-    assert said["code"] == "database_unavailable"
-    assert "nowhere" not in said["message"]
+    refusal = refused(server, body(user, agent=agent, stream=stream), 503)
+    assert refusal["type"] == "service_unavailable"
+    assert refusal["code"] == "database_unavailable"
+    assert "nowhere" not in refusal["message"]
     assert fake.requests == []
 
 
@@ -554,7 +554,7 @@ def test_restarted_database_is_reconnected(client, user):
 
 
 def restart_database() -> None:
-    """End the lane's connections as a server that restarts does: from its side."""
+    """End the executor's connections from the server's side, as a restart does."""
     if connection.vendor == "postgresql":
         pids: list[int] = []
 
@@ -574,7 +574,7 @@ def test_unstorable_reply_is_an_error(server, fake, user, monkeypatch):
 
     monkeypatch.setattr(message_store, "append_turn", fail)
     assert refused(server, body(user), 503)["code"] == "database_unavailable"
-    *said, failed, done = frames(server, body(user))
+    *message, failed, done = frames(server, body(user))
     assert done == "[DONE]"
     assert failed["error"]["code"] == "database_unavailable"
-    assert not any(choice["finish_reason"] for choice in choices(said))
+    assert not any(choice["finish_reason"] for choice in choices(message))

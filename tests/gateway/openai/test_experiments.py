@@ -77,12 +77,15 @@ def test_experiment_routes_each_user_to_their_variant(stage, fake):
     for agent, user in of_each().items():
         for _ in range(2):
             fake.reply("Yes.")
-            told = ask(stage, user, "Well?", agent="helper")
-            assert (told.model, told.choices[0].message.content) == ("helper", "Yes.")
+            result = ask(stage, user, "Well?", agent="helper")
+            assert (result.model, result.choices[0].message.content) == (
+                "helper",
+                "Yes.",
+            )
             assert fake.bodies[-1]["model"] == f"gpt-{agent}"
             assert fake.bodies[-1]["messages"][0]["content"] == f"Be {agent}."
-        kept = Turn.objects.filter(user_id=identity.derive_user_id(user))
-        assert set(kept.values_list("agent", "experiment", "origin")) == {
+        stored = Turn.objects.filter(user_id=identity.derive_user_id(user))
+        assert set(stored.values_list("agent", "experiment", "origin")) == {
             (agent, "helper", "chat")
         }
 
@@ -193,10 +196,10 @@ def test_mcp_clients_may_call_an_experiment(stage, configure, running, fake, use
         ("helper", "Helps with anything.")
     ]
     fake.reply("Yes.")
-    asked = {"message": "Well?"}
-    answer = use(running, user, lambda client: client.call_tool("helper", asked))
-    told = answer.structured_content
-    assert (told["reply"], told["agent"]) == ("Yes.", "helper")
+    requested = {"message": "Well?"}
+    answer = use(running, user, lambda client: client.call_tool("helper", requested))
+    result = answer.structured_content
+    assert (result["reply"], result["agent"]) == ("Yes.", "helper")
     assert turn_of(user).agent == variant_of(user)
 
 
@@ -216,7 +219,7 @@ def answered_by(stage, fake, user: str) -> str:
 
 def test_bandit_follows_current_scores(stage, fake, clean_scores):
     judged("calm", 3, 4)
-    # What it scored elsewhere says nothing about it here.
+    # Scores from outside the experiment do not count.
     judged("keen", 9, 9, experiment="helper")
     judged("keen", 10)
     user = f"user-{uuid.uuid4()}"
@@ -251,8 +254,8 @@ def clean_scores():
 
 
 def test_request_without_user_is_refused_before_assignment(stage, running, fake):
-    asked = {"model": "learner", "messages": [{"role": "user", "content": "hi"}]}
-    answer = httpx2.post(f"{running}/v1/chat/completions", json=asked)
+    requested = {"model": "learner", "messages": [{"role": "user", "content": "hi"}]}
+    answer = httpx2.post(f"{running}/v1/chat/completions", json=requested)
     assert error(answer, 400)["param"] == "safety_identifier"
     assert fake.requests == []
 

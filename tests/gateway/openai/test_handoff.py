@@ -60,7 +60,7 @@ def test_announcement_has_no_usage(server, user):
     read = frames(server, request)
     (chunk,) = [chunk for chunk in read if "agent" in chunk]
     assert chunk["usage"] is None
-    # Of all three calls.
+    # The sum of all three calls.
     assert read[-2]["usage"]["completion_tokens"] == 3 * 3
 
 
@@ -69,8 +69,8 @@ def test_official_client_ignores_the_announcement(server, client, user):
     stream = client.chat.completions.create(
         **body(user, "hi", agent="coach", stream=True)
     )
-    said = [c.choices[0].delta.content or "" for c in stream if c.choices]
-    assert "".join(said) == "One moment.\n\nThe critic finds it too long."
+    message = [c.choices[0].delta.content or "" for c in stream if c.choices]
+    assert "".join(message) == "One moment.\n\nThe critic finds it too long."
 
 
 @pytest.mark.usefixtures("handed_over")

@@ -64,7 +64,7 @@ PIXEL = (
 
 
 class Workshop:
-    """A server of tools that can be told to wait."""
+    """An MCP server with tools that can wait."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -83,12 +83,12 @@ class Workshop:
 
         @self.mcp.tool()
         def draw() -> ImageContent:
-            """Draw something."""
+            """Return an image."""
             return ImageContent(type="image", data=PIXEL, mime_type="image/png")
 
         @self.mcp.tool()
         async def wait(who: str) -> str:
-            """Wait for ever."""
+            """Wait forever."""
             self.begun.append(who)
             try:
                 await asyncio.sleep(60)
@@ -119,7 +119,7 @@ def serving(application) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _no_turn_is_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Machines of tests may be slow."""
+    """Raise the timeouts: test machines may be slow."""
     monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", 60.0)
 
 
@@ -144,12 +144,12 @@ def server(running, configure, workshop, private):
 
 
 def names(fake, number: int = -1) -> list[str]:
-    """Return the tools a model was offered."""
+    """Return the tools in the model's request."""
     return [tool["function"]["name"] for tool in fake.bodies[number]["tools"]]
 
 
 def told(fake, number: int = -1) -> str:
-    """Return what a model was told last."""
+    """Return the last message in the model's request."""
     return str(fake.bodies[number]["messages"][-1])
 
 
@@ -163,8 +163,8 @@ def the_record(user: str):
 def test_agent_uses_mcp_tools(server, client, fake, user, stream):
     fake.call_tool("add", {"a": 2, "b": 3})
     fake.reply("Five.")
-    said = frames(server, body(user, "2 + 3?", agent="helper"))
-    assert text_of(said) == "Five."
+    message = frames(server, body(user, "2 + 3?", agent="helper"))
+    assert text_of(message) == "Five."
     assert set(names(fake, 0)) == {"add", "draw", "fail", "wait"}
     assert "5" in told(fake)
     _, call, _ = the_record(user).calls
@@ -212,8 +212,8 @@ def test_tool_image_survives_a_client_tool_call(server, client, fake, user):
     (call,) = first.choices[0].message.tool_calls
     answer = {"role": "tool", "tool_call_id": call.id, "content": "seen"}
     ask(client, user, agent="helper", tools=tools, messages=[answer])
-    said = fake.bodies[1]["messages"]
-    assert [message["role"] for message in said[-4:]] == [
+    text = fake.bodies[1]["messages"]
+    assert [message["role"] for message in text[-4:]] == [
         *("assistant", "tool", "tool", "user")
     ]
     assert PIXEL in told(fake)
@@ -240,7 +240,7 @@ def test_client_disconnect_cancels_the_tool_call(server, fake, user, workshop):
 
 
 def connect(server: str, private, link: str, subject: str) -> httpx2.Response:
-    """Do what a user does with a link."""
+    """Open a link and sign in."""
     with httpx2.Client(timeout=60, verify=False) as browser:
         departure = browser.get(link)
         assert departure.status_code == 302, departure.text

@@ -40,9 +40,9 @@ def test_model_name_may_need_url_escaping(client, configure, name):
 
 
 def test_unknown_model_is_404(server, client):
-    said = error(httpx2.get(f"{server}/v1/models/claud"), 404)
-    assert said["code"] == "model_not_found"
-    assert "did you mean 'claude'?" in said["message"]
+    refusal = error(httpx2.get(f"{server}/v1/models/claud"), 404)
+    assert refusal["code"] == "model_not_found"
+    assert "did you mean 'claude'?" in refusal["message"]
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("nobody")
 

@@ -86,9 +86,9 @@ MAPPED: list[tuple[dict, dict]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "sent"), MAPPED)
-def test_parameter_is_translated_for_anthropic(client, fake, user, asked, sent):
-    ask(client, user, agent="claude", **TOOLS, **asked)
+@pytest.mark.parametrize(("requested", "sent"), MAPPED)
+def test_parameter_is_translated_for_anthropic(client, fake, user, requested, sent):
+    ask(client, user, agent="claude", **TOOLS, **requested)
     assert {name: fake.bodies[-1][name] for name in sent} == sent
 
 
@@ -136,9 +136,9 @@ def test_parameter_unsupported_by_anthropic_is_refused(
     ],
 )
 def test_unsupported_parameter_is_refused(server, fake, user, agent, name, value):
-    said = refused(server, body(user, agent=agent, **{name: value}))
-    assert said["param"] == name
-    assert said["code"] == "unsupported_parameter"
+    refusal = refused(server, body(user, agent=agent, **{name: value}))
+    assert refusal["param"] == name
+    assert refusal["code"] == "unsupported_parameter"
     assert fake.requests == []
 
 
@@ -198,9 +198,9 @@ def test_tool_parameters_require_tools(server):
 
 def test_tool_choice_must_name_a_given_tool(server):
     choice = {"type": "function", "function": {"name": "multiply"}}
-    said = refused(server, body("someone", **TOOLS, tool_choice=choice))
-    assert said["param"] == "tool_choice"
-    assert "'multiply'" in said["message"]
+    refusal = refused(server, body("someone", **TOOLS, tool_choice=choice))
+    assert refusal["param"] == "tool_choice"
+    assert "'multiply'" in refusal["message"]
 
 
 def test_duplicate_tool_names_are_refused(server):

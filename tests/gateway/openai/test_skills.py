@@ -28,7 +28,7 @@ FILE = ("skill_file", {"skill": "review", "path": "rubric.md"})
 
 @pytest.fixture
 def folder(tmp_path):
-    """The directory of skills: one, and another with a file the first has not."""
+    """The directory of skills: the second has a file that the first lacks."""
     folder = tmp_path / "playbooks"
     for name in ("review", "pay"):
         (folder / name).mkdir(parents=True)
@@ -46,13 +46,13 @@ def server(running, configure, folder):
 
 
 def offered(request) -> list[str]:
-    """The tools a provider was offered, on either wire."""
+    """Return the tools in a provider request, on either wire."""
     tools = request.body.get("tools", [])
     return [tool.get("function", tool)["name"] for tool in tools]
 
 
 def results(request) -> list[str]:
-    """What a provider was told of results, on either wire."""
+    """Return the tool results in a provider request, on either wire."""
     found = []
     for message in request.body["messages"]:
         if message["role"] == "tool":
@@ -103,7 +103,7 @@ def test_agents_see_only_their_skills(server, client, fake, user):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "result"),
     [
         ({"skill": "pay", "path": "budget.md"}, "Error: there is no skill 'pay'"),
         (
@@ -115,13 +115,13 @@ def test_agents_see_only_their_skills(server, client, fake, user):
     ],
 )
 def test_unknown_skill_file_is_answered_to_the_model(
-    server, client, fake, user, arguments, told
+    server, client, fake, user, arguments, result
 ):
     fake.call_tool("skill_file", arguments)
     fake.reply("Well.")
     ask(client, user, agent="recruiter")
     (answer,) = results(fake.requests[1])
-    assert answer.startswith(told)
+    assert answer.startswith(result)
     assert "secret" not in str(fake.bodies[1])
 
 

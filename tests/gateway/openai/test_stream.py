@@ -101,8 +101,8 @@ def test_tool_call_name_is_only_in_its_first_chunk(server, fake, user, agent):
         assert others
         assert all(set(p) == {"index", "function"} for p in others)
         assert all(set(p["function"]) == {"arguments"} for p in others)
-        said = "".join(p["function"]["arguments"] for p in [first, *others])
-        assert said == arguments
+        message = "".join(p["function"]["arguments"] for p in [first, *others])
+        assert message == arguments
     assert choices(read)[-1]["finish_reason"] == "tool_calls"
     assert choices(read)[-1]["delta"] == {}
 
@@ -152,7 +152,7 @@ def test_headers_disable_proxy_buffering(server, user):
 
 @BOTH
 def test_text_split_across_tokens_arrives_whole(server, fake, user, agent):
-    # A family is several characters, each of several bytes.
+    # The family emoji has several characters of several bytes.
     pieces = ["👩", "\u200d👧", " za", "ż", "ó", "\u2028", "łć\n", "\n\ndata: x\r"]
     fake.reply(*pieces)
     read = frames(server, body(user, agent=agent))
@@ -180,8 +180,8 @@ async def test_async_client_reads_a_stream(async_client, fake, user, agent):
         **body(user, agent=agent), stream=True, **USAGE
     )
     chunks = [chunk async for chunk in stream]
-    said = [c.choices[0].delta.content or "" for c in chunks if c.choices]
-    assert "".join(said) == "Hello"
+    message = [c.choices[0].delta.content or "" for c in chunks if c.choices]
+    assert "".join(message) == "Hello"
     assert chunks[-1].usage.total_tokens == 10
 
 
@@ -233,14 +233,14 @@ def test_error_event_before_first_token_is_503(server, fake, user, agent):
 
 
 def broken(server, request):
-    """Return the text, and the error a stream ends with."""
+    """Return the text and the final error of a stream."""
     read = frames(server, request)
-    *said, failed, done = read
+    *message, failed, done = read
     assert done == DONE
     assert set(failed) == {"error"}
-    assert all("error" not in frame for frame in said)
-    assert not any(c["finish_reason"] for c in choices(said))
-    return text_of(said), failed["error"]
+    assert all("error" not in frame for frame in message)
+    assert not any(c["finish_reason"] for c in choices(message))
+    return text_of(message), failed["error"]
 
 
 @BOTH
@@ -264,15 +264,17 @@ def test_stream_without_end_marker_is_an_error(server, fake, user, agent):
 
 @BOTH
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("message", "code"),
     [
         ({"type": "overloaded_error", "message": "busy"}, "provider_overloaded"),
         ({"type": "rate_limit_error", "message": "slow"}, "provider_rate_limited"),
         ({"type": "weird", "message": "??"}, "provider_overloaded"),
     ],
 )
-def test_provider_error_mid_stream_is_passed_on(server, fake, user, agent, said, code):
-    fake.reply("Hel", "lo", error=said)
+def test_provider_error_mid_stream_is_passed_on(
+    server, fake, user, agent, message, code
+):
+    fake.reply("Hel", "lo", error=message)
     text, error = broken(server, body(user, agent=agent))
     assert text == "Hello"
     assert error["code"] == code

@@ -45,8 +45,8 @@ def test_url_with_a_nul_is_refused(http, path: str) -> None:
 
 
 def test_unknown_charsets_are_not_looked_up(http) -> None:
-    # Python keeps every name it has looked up for as long as the process lives.
+    # Python caches each codec name for the life of the process.
     kind = {"Content-Type": "application/json; charset=nobody-has-this"}
     http.post("/v1/chat/completions", content=b"{}", headers=kind)
-    kept = {name.replace("-", "_") for name in encodings._cache}
-    assert "nobody_has_this" not in kept
+    stored = {name.replace("-", "_") for name in encodings._cache}
+    assert "nobody_has_this" not in stored

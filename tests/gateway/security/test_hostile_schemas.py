@@ -16,12 +16,12 @@ from turns.structured_output import schema_worker_pool
 pytestmark = pytest.mark.database
 
 MAX_GROWTH_BYTES = 150_000_000
-"""Of the process that serves; the attack on it took three billion."""
+"""The memory growth limit of the process; the attack took three billion bytes."""
 LETTERS = r"\p{L}{200}"
 
 
 def patterns(count: int) -> list[str]:
-    """Return different patterns; compiled, each takes megabytes."""
+    """Return different patterns that each take megabytes when compiled."""
     return [f"{LETTERS}{number}" for number in range(count)]
 
 
@@ -35,7 +35,7 @@ def in_properties(count: int) -> dict[str, Any]:
 
 
 def nested(depth: int) -> bytes:
-    """Return a request with a schema so deep, written by hand: no library would."""
+    """Return a request with a schema of this depth, as bytes: libraries refuse it."""
     start, end = '{"not":', "}"
     schema = f"{start * depth}true{end * depth}"
     shape = f'{{"name": "deep", "schema": {schema}}}'
@@ -81,7 +81,7 @@ def schema(schema: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def steady() -> Iterator[None]:
-    """Fail where the process grew meanwhile, at any time."""
+    """Fail if the process's memory grows too much in this block."""
     process = psutil.Process()
     before = process.memory_info().rss
     done = threading.Event()
@@ -107,10 +107,10 @@ def test_costly_schema_is_refused_before_any_model(
     server, fake, user, steady, attack, stream
 ):
     request = body(user, stream=stream, response_format=schema(ATTACKS[attack]))
-    said = refused(server, request)
-    assert said["param"] == "response_format"
-    assert said["code"] == "invalid_json_schema"
-    assert len(said["message"]) < 600
+    refusal = refused(server, request)
+    assert refusal["param"] == "response_format"
+    assert refusal["code"] == "invalid_json_schema"
+    assert len(refusal["message"]) < 600
     assert fake.requests == []
     assert stored(user) == []
 
@@ -121,9 +121,9 @@ def test_deep_schema_is_refused(server, fake, steady, depth, stream):
     request = nested(depth)
     if stream:
         request = request.replace(b'{"model"', b'{"stream": true, "model"', 1)
-    said = refused(server, request)
-    assert said["type"] == "invalid_request_error"
-    assert len(said["message"]) < 600
+    refusal = refused(server, request)
+    assert refusal["type"] == "invalid_request_error"
+    assert len(refusal["message"]) < 600
     assert fake.requests == []
 
 
@@ -183,12 +183,14 @@ def test_reply_with_a_million_elements_does_not_fill_the_server(
 def test_large_reply_mismatch_message_is_short(server, fake, user, steady):
     fake.default = ScriptedAnswer(["[" + ",".join(["0"] * 200_000) + "]"])
     shape = {"items": {"type": "string"}}
-    said = refused(server, body(user, response_format=schema(shape)), 502)
-    assert 'is not of type "string"' in said["message"]
+    refusal = refused(server, body(user, response_format=schema(shape)), 502)
+    assert 'is not of type "string"' in refusal["message"]
     fake.default = ScriptedAnswer(["[" + ",".join(["0"] * 200_000) + "]"])
-    said = refused(server, body(user, response_format=schema({"type": "string"})), 502)
-    assert 'is not of type "string"' in said["message"]
-    assert len(said["message"]) < 600
+    refusal = refused(
+        server, body(user, response_format=schema({"type": "string"})), 502
+    )
+    assert 'is not of type "string"' in refusal["message"]
+    assert len(refusal["message"]) < 600
 
 
 def test_other_clients_are_answered_during_costly_schema_checks(

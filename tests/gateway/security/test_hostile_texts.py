@@ -28,11 +28,11 @@ pytestmark = pytest.mark.database
 
 SIZE = 1_000_000
 SECTION = SIZE // 16
-"""Characters of one worst case of many: 60,000 once froze the server for seconds."""
+"""Characters of a worst case: 60,000 once blocked the server for seconds."""
 MOST_FROZEN = 1.5
-"""Seconds of CPU in which no other thread, or no other step of a loop, has its turn."""
+"""The maximum CPU seconds without another thread or step of the event loop."""
 MOST_TAKEN = 20.0
-"""Seconds of CPU for one request; the studio reads a file of 20,000 values in four."""
+"""The maximum CPU seconds of a request; the studio needs four for 20,000 values."""
 
 WHOLE = {
     "addresses": "https://",
@@ -50,7 +50,7 @@ WHOLE = {
 
 
 def sections(package: str = "") -> Iterator[tuple[str, str]]:
-    """Yield texts with the worst cases of a package's patterns, several to a text."""
+    """Yield texts that each combine worst cases of a package's patterns."""
     texts = dict.fromkeys(
         ("", text, "") if isinstance(text, str) else text
         for name, case in PROVEN.items()
@@ -63,20 +63,20 @@ def sections(package: str = "") -> Iterator[tuple[str, str]]:
 
 
 BEFORE = "=?secret"
-"""Without these words redaction looks at no text twice."""
+"""Redaction runs its patterns only on texts with these words."""
 TEXTS = {
     name: growth.build_text(BEFORE, text, "", SIZE) for name, text in WHOLE.items()
 }
 TEXTS |= dict(sections())
 TEXTS = {
-    # As much as the server takes, whose limit is 2 MB of JSON.
+    # The largest accepted size: the limit is 2 MB of JSON.
     name: text if text.isascii() else text[: SIZE // 2]
     for name, text in TEXTS.items()
 }
 
 
 class Watch:
-    """What holds up the others of this process, in seconds of CPU."""
+    """The CPU seconds that block other threads and event loop steps."""
 
     def __init__(self) -> None:
         self.frozen = self.longest_step = 0.0
@@ -116,7 +116,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
 
 @pytest.fixture
 def path(configure, monkeypatch) -> str:
-    """The path of a webhook of a server with all that takes texts."""
+    """The path of a webhook, on a server with all features that accept text."""
     monkeypatch.setattr(worker_notifier, "notify", lambda: None)
     path = f"/hooks/{unique('hook')}"
     memory = "\nmemory: {user_state: {embed_with: {provider: hash}}}\n"
@@ -126,9 +126,9 @@ def path(configure, monkeypatch) -> str:
 
 
 def sent(http: httpx2.Client, method: str, path: str, **more) -> None:
-    """Send a request, which may be refused, but has no fault and takes no age."""
+    """Send a request; it may be refused, but must not fail or take long."""
     started = time.process_time()
-    # What is too much for the parser of HTTP may end the connection.
+    # The HTTP parser may close the connection for too large requests.
     with contextlib.suppress(httpx2.RemoteProtocolError, httpx2.NetworkError):
         answer = http.request(method, path, timeout=300, **more)
         assert answer.status_code < 500 or answer.status_code in (502, 503), (
@@ -151,7 +151,7 @@ HEADERS = (
 
 
 def heads(text: str) -> Iterator[str]:
-    """Yield heads of requests with a text wherever one may be."""
+    """Yield request heads with a text in each possible place."""
     plain = "".join(c for c in text if c.isascii() and c.isprintable())
     coded, spaceless = quote(plain), plain.replace(" ", "+")
     for path in (
@@ -171,7 +171,7 @@ def heads(text: str) -> Iterator[str]:
 
 
 def exchanged(server: str, head: str) -> bytes:
-    """Return the status line of an answer; empty where the server hangs up."""
+    """Return the status line of a response; empty if the server disconnects."""
     parts = urlsplit(server)
     request = f"{head}\r\nConnection: close\r\n\r\n".encode()
     with (
@@ -196,9 +196,9 @@ def test_request_heads_do_not_stall_the_server(server, http, watch, name):
 
 
 def chats(text: str, user: str) -> Iterator[dict]:
-    """Yield bodies of chats with a text wherever one may be."""
-    said = {"role": "user", "content": text}
-    whole = {"model": "assistant", "messages": [said], "safety_identifier": user}
+    """Yield chat bodies with a text in each possible place."""
+    message = {"role": "user", "content": text}
+    whole = {"model": "assistant", "messages": [message], "safety_identifier": user}
     plain = {**whole, "messages": [{"role": "user", "content": "hi"}]}
     yield whole
     yield {**plain, "model": text}
@@ -213,7 +213,7 @@ def chats(text: str, user: str) -> Iterator[dict]:
     called["function"] = {"name": "look", "arguments": text}
     result = {"role": "tool", "tool_call_id": text, "content": text}
     calls = {"role": "assistant", "content": None, "tool_calls": [called]}
-    yield {**plain, "messages": [said, calls, result]}
+    yield {**plain, "messages": [message, calls, result]}
     long_head = f"data:image/png{';a' * (len(text) // 2)};base64,iVBORw0KGgo="
     urls = (f"data:image/png;base64,{text}", f"https://{text}", text, long_head)
     for url in urls:
@@ -260,8 +260,8 @@ def test_other_bodies_do_not_stall_the_server(http, path, user, watch, name):
     for field in ("label", "principal", "expires", "limit_usd"):
         form = {"label": "x", "principal": "x", field: text}
         sent(http, "POST", "/admin/tokens", json=form)
-    asked = {"agent": "assistant", "message": text, "user": user}
-    sent(http, "POST", "/admin/playground/turns", json=asked)
+    requested = {"agent": "assistant", "message": text, "user": user}
+    sent(http, "POST", "/admin/playground/turns", json=requested)
     assert_nothing_froze(watch)
 
 
@@ -288,13 +288,13 @@ def test_editor_files_do_not_stall_the_server(http, path, watch, name):
 
 @pytest.fixture
 def tools(configure, monkeypatch, fake) -> Iterator[dict[str, str]]:
-    """What the tool `tell` of a server of an agent's returns."""
+    """The result of the MCP tool `tell`."""
     texts = {"told": ""}
     mcp = MCPServer("teller")
 
     @mcp.tool()
     def tell() -> str:
-        """Tell it."""
+        """Return the text."""
         return texts["told"]
 
     application = mcp.streamable_http_app(json_response=True, stateless_http=True)
@@ -311,7 +311,7 @@ def test_tool_results_do_not_stall_the_server(http, tools, user, fake, watch):
         tools["told"] = text
         fake.call_tool("t__tell", {})
         fake.reply("done")
-        said = [{"role": "user", "content": "hi"}]
-        body = {"model": "helper", "messages": said, "safety_identifier": user}
+        message = [{"role": "user", "content": "hi"}]
+        body = {"model": "helper", "messages": message, "safety_identifier": user}
         sent(http, "POST", "/v1/chat/completions", json=body)
     assert_nothing_froze(watch)

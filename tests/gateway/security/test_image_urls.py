@@ -113,19 +113,19 @@ def with_file(user: str, data: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("url", PRIVATE)
 def test_private_host_is_refused(server, fake, user, url):
-    said = refused(server, asking(user, url))
-    assert said["param"] == "messages[0].content[1].image_url.url"
-    assert said["type"] == "invalid_request_error"
-    assert "is not public" in said["message"]
-    assert "allow_private_images" not in said["message"]
+    refusal = refused(server, asking(user, url))
+    assert refusal["param"] == "messages[0].content[1].image_url.url"
+    assert refusal["type"] == "invalid_request_error"
+    assert "is not public" in refusal["message"]
+    assert "allow_private_images" not in refusal["message"]
     assert fake.requests == []
 
 
 @pytest.mark.parametrize("url", [*MALFORMED, *BAD_DATA])
 def test_malformed_address_is_refused(server, fake, user, url):
-    said = refused(server, asking(user, url))
-    assert said["param"] == "messages[0].content[1].image_url.url"
-    assert len(said["message"]) < 300
+    refusal = refused(server, asking(user, url))
+    assert refusal["param"] == "messages[0].content[1].image_url.url"
+    assert len(refusal["message"]) < 300
     assert fake.requests == []
 
 
@@ -157,8 +157,8 @@ def test_private_hosts_can_be_allowed(running, configure, fake, user, url):
 
 @pytest.mark.parametrize("url", ["http://10.0.0.1/a.pdf", "file:///etc/passwd"])
 def test_private_file_url_is_refused(server, fake, user, url):
-    said = refused(server, with_file(user, url))
-    assert said["param"] == "messages[0].content[0].file.file_data"
+    refusal = refused(server, with_file(user, url))
+    assert refusal["param"] == "messages[0].content[0].file.file_data"
     assert fake.requests == []
 
 
@@ -178,8 +178,8 @@ def test_image_as_large_as_the_body_limit_is_accepted(server, fake, user):
 
 
 def test_quoted_host_is_short(server, user):
-    said = refused(server, asking(user, f"http://{'a' * 8000}/"))
-    assert len(said["message"]) < 300
+    refusal = refused(server, asking(user, f"http://{'a' * 8000}/"))
+    assert len(refusal["message"]) < 300
 
 
 @pytest.mark.parametrize(

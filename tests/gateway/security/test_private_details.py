@@ -57,7 +57,7 @@ def chat(**more) -> dict:
 
 
 FAMILIES = [
-    # method, path, what is sent, status, what the log says
+    # method, path, content, status, log text
     ("POST", "/v1/chat/completions", chat(), 502, "check providers.main.base_url"),
     (
         "POST",
@@ -178,13 +178,13 @@ def test_unreachable_mcp_server_details_are_only_in_the_log(served, fake, user, 
     answer = post(url, body(user))
     assert answer.status_code == 200
     assert_public(answer.text)
-    told = " ".join(
+    result = " ".join(
         [tool["function"]["description"] for tool in fake.requests[-1].body["tools"]]
-        + [str(said["content"]) for said in fake.requests[-1].body["messages"]]
+        + [str(message["content"]) for message in fake.requests[-1].body["messages"]]
     )
-    assert "'gone' cannot start" in told
-    assert "'deaf' cannot be reached" in told, told
-    assert_public(told)
+    assert "'gone' cannot start" in result
+    assert "'deaf' cannot be reached" in result, result
+    assert_public(result)
     assert "the command '/no-such/command' does not exist" in caplog.text
 
 

@@ -78,7 +78,7 @@ DECOYS = {
     "provider header": "Winter2031Summer2030",
     "strong key": "t9Xf4oZy1Nt6VbM2dPh5JeAu",
 }
-"""What is sent in their place: no secrets, and of the same shape."""
+"""The decoys: texts in the same format that are not secrets."""
 
 
 CHANGES = re.compile(
@@ -86,14 +86,14 @@ CHANGES = re.compile(
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.Z]*|\"(?:created|seconds|latency)\": ?[\d.]+"
     r"|nonce=\"[^\"]*\"|csrf\w*\W+(?:value=)?\W*\w{20,}"
 )
-"""What differs between two answers to one request."""
+"""Values that differ between two responses to the same request."""
 
 
 def seen(answer: httpx2.Response, sent: str) -> tuple[int, str, str | None]:
-    """Return what there is to be seen of an answer, without the text that was sent."""
+    """Return the visible parts of a response, without the sent text."""
     text = CHANGES.sub("·", answer.text).replace(sent, "SENT")
     for start in range(8, len(sent)):
-        # Of a text that is cut at 100 characters the end is missing.
+        # A text that is cut at 100 characters lacks its end.
         text = text.replace(f"{sent[:start]}…", "SENT…")
     return answer.status_code, text, answer.headers.get("content-type")
 
@@ -306,7 +306,7 @@ COUNTED: dict[str, tuple[str, dict[str, str], Any]] = {
 
 
 async def steps(path: str, headers: dict[str, str], shape: Any, text: str) -> int:
-    """Return how many of our functions are called to answer a request."""
+    """Return how many of the server's functions a request calls."""
     called = 0
 
     def count(frame: FrameType, event: str, _: Any) -> None:

@@ -50,7 +50,7 @@ def _configured(server, configure):
 
 @pytest.fixture
 def written() -> Iterator[Callable[[], str]]:
-    """What both formats have of what is logged from now on, however little matters."""
+    """All log output from now on, at every level, in both formats."""
     root = logging.getLogger()
     level, handlers = root.level, []
     for formatter in (formatters.TextFormatter(), formatters.JsonFormatter()):
@@ -70,14 +70,14 @@ def assert_clean(text: str) -> None:
 
 
 def settled(user: str) -> str:
-    """Return all that is recorded of the only turn of a user, once it is there."""
+    """Return the complete record of a user's only turn, once it is stored."""
     until(lambda: turns(user))
     [turn] = turns(user)
-    told = io.StringIO()
-    call_command("turn", str(turn.pk), json=True, stdout=told)
-    call_command("turn", str(turn.pk), stdout=told)
-    call_command("turns", user=user, stdout=told)
-    return told.getvalue()
+    result = io.StringIO()
+    call_command("turn", str(turn.pk), json=True, stdout=result)
+    call_command("turn", str(turn.pk), stdout=result)
+    call_command("turns", user=user, stdout=result)
+    return result.getvalue()
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -106,19 +106,19 @@ def test_tool_result_is_redacted(server, fake, user, written):
     fake.reply(f"They are {ALL}.")
     fake.reply("Done.")
     assert post(server, body(user, agent="boss")).status_code == 200
-    told = settled(user)
-    assert "[redacted]" in told
-    assert_clean(told)
+    result = settled(user)
+    assert "[redacted]" in result
+    assert_clean(result)
     assert_clean(written())
 
 
 def test_turn_and_export_are_redacted(http, fake, user):
     answer = http.post("/v1/chat/completions", json=body(user, f"a {KEY} b"))
     until(lambda: turns(user))
-    asked = {"params": {"safety_identifier": user}}
-    told = http.get(f"/v1/turns/{answer.json()['id']}", **asked).json()
-    assert told["user_message"] == "a [redacted] b"
-    exported = http.get("/v1/users/me/export", **asked).json()
+    requested = {"params": {"safety_identifier": user}}
+    result = http.get(f"/v1/turns/{answer.json()['id']}", **requested).json()
+    assert result["user_message"] == "a [redacted] b"
+    exported = http.get("/v1/users/me/export", **requested).json()
     assert_clean(json.dumps(exported["turns"]))
 
 
@@ -170,7 +170,7 @@ def call_tool(server: str, user: str, name: str) -> str:
 def test_request_path_is_redacted_in_the_log(http, written, path):
     answer = http.get(path)
     assert answer.status_code == 404
-    # A client is told what it sent, and never whether that is a secret.
+    # Responses may quote the request, but never reveal whether it is a secret.
     assert path in answer.text
     assert_clean(written())
 
@@ -195,13 +195,13 @@ def test_configuration_commands_are_redacted(command, settings, capsys):
     config = live.current()
     settings.COULISSE_CONFIG = config.path
     settings.COULISSE_STATE_DIR = config.path.parent / ".coulisse"
-    told = io.StringIO()
+    result = io.StringIO()
     try:
-        call_command(command, stdout=told, stderr=told)
+        call_command(command, stdout=result, stderr=result)
     except SystemExit:
         assert command == "status"
     output = capsys.readouterr()
-    assert_clean(told.getvalue() + output.out + output.err)
+    assert_clean(result.getvalue() + output.out + output.err)
 
 
 def test_configuration_errors_are_redacted(settings, tmp_path, capsys):
@@ -209,8 +209,8 @@ def test_configuration_errors_are_redacted(settings, tmp_path, capsys):
     broken = YAML.replace("{fake}", "http://localhost:1").replace("command:", "comand:")
     path.write_text(broken + f"sk: {KEY}\nproviderz: {{a: {HEADER}}}\n")
     settings.COULISSE_CONFIG = path
-    told = io.StringIO()
+    result = io.StringIO()
     with pytest.raises(BaseException) as refused:  # noqa: PT011
-        call_command("check", stdout=told, stderr=told)
+        call_command("check", stdout=result, stderr=result)
     assert "comand" in str(refused.value)
-    assert_clean(str(refused.value) + told.getvalue() + capsys.readouterr().out)
+    assert_clean(str(refused.value) + result.getvalue() + capsys.readouterr().out)

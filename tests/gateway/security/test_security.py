@@ -56,20 +56,20 @@ def http(running):
 
 @pytest.fixture
 def guarded(configure, monkeypatch):
-    # What is learnt meanwhile is not looked at here.
+    # Extraction is not part of these tests.
     monkeypatch.setattr(notifier, "notify", lambda: None)
     configure(TOKENS)
 
 
 @pytest.fixture
 def mine(guarded, user) -> dict[str, str]:
-    """The headers of somebody with a token of their own."""
+    """The headers with a user's token."""
     return bearer(api_tokens.create_token("test", user, by=ADA)[1])
 
 
 @pytest.fixture
 def theirs(guarded, user) -> dict[str, str]:
-    """The headers of somebody else."""
+    """The headers of another user."""
     return bearer(api_tokens.create_token("test", f"{user}-b", by=ADA)[1])
 
 
@@ -290,7 +290,7 @@ def test_token_does_not_cover_a_confusable_name(guarded, http, user, alike):
 
 @pytest.fixture
 def their_things(fake, http, theirs, user) -> dict[str, str]:
-    """Something of everything another user has."""
+    """One object of each kind that belongs to another user."""
     fake.reply("I will remember")
     answer = http.post(
         PATH, json=asked(metadata={"thread_id": "plans"}), headers=theirs
@@ -380,9 +380,9 @@ def test_token_cannot_name_another_user_in_query_or_header(
     assert everything_of(f"{user}-b") == before
 
 
-@pytest.mark.parametrize(("method", "path", "said"), WITH_BODIES)
+@pytest.mark.parametrize(("method", "path", "message"), WITH_BODIES)
 def test_token_cannot_name_another_user_in_a_body(
-    their_things, http, mine, user, method, path, said
+    their_things, http, mine, user, method, path, message
 ):
     before = everything_of(f"{user}-b")
     path = path.format(**their_things)
@@ -392,7 +392,7 @@ def test_token_cannot_name_another_user_in_a_body(
             {"user": name},
             {"safety_identifier": user, "user": name},
         ):
-            answer = http.request(method, path, json={**said, **more}, headers=mine)
+            answer = http.request(method, path, json={**message, **more}, headers=mine)
             assert code(answer) == (403, "identity_mismatch"), more
     assert everything_of(f"{user}-b") == before
 
@@ -407,9 +407,9 @@ def test_token_cannot_name_another_user_in_a_body(
 )
 def test_ids_of_another_user_are_404(their_things, http, mine, user, method, path):
     before = everything_of(f"{user}-b")
-    said = {"json": {"content": "Likes coffee."}} if method == "PATCH" else {}
+    message = {"json": {"content": "Likes coffee."}} if method == "PATCH" else {}
     path = path.format(**their_things)
-    assert http.request(method, path, headers=mine, **said).status_code == 404
+    assert http.request(method, path, headers=mine, **message).status_code == 404
     for collection in ("memories", "turns"):
         after = their_things["memory" if collection == "memories" else "turn"]
         answer = http.get(f"/v1/{collection}", params={"after": after}, headers=mine)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.database
 
 
 def entries(memory_client: MemoryClient, **terms) -> list[AuditEntry]:
-    """Return what is written down of a user, the oldest first."""
+    """Return a user's audit entries, oldest first."""
     user_id = str(identity.derive_user_id(memory_client.user))
     found, _ = audit_log.page_entries(limit=1000, **terms)
     return [
@@ -43,9 +43,9 @@ def test_memory_writes_are_audited(memory_client):
     assert {entry.origin for entry in (made, changed, deleted)} == {"127.0.0.1"}
     assert made.details == {"user": user_id, "outcome": "created"}
     assert changed.details == {"user": user_id, "fields": ["content", "importance"]}
-    told = repr([entry.details for entry in (made, changed, deleted)])
-    assert "viola" not in told
-    assert "cello" not in told
+    result = repr([entry.details for entry in (made, changed, deleted)])
+    assert "viola" not in result
+    assert "cello" not in result
 
 
 def test_audit_entry_names_request_and_origin(memory_client):
@@ -83,13 +83,15 @@ def test_unauditable_change_is_refused(memory_client, monkeypatch):
 def test_export_and_erasure_are_audited(memory_client):
     memory_client.save("Plays the cello")
     memory_client.get("/v1/users/me/export")
-    asked = ok(memory_client.send("DELETE", "/v1/users/me"), 202)
-    confirmation = asked["confirmation"]
-    gone = ok(memory_client.send("DELETE", "/v1/users/me", confirmation=confirmation))
+    requested = ok(memory_client.send("DELETE", "/v1/users/me"), 202)
+    confirmation = requested["confirmation"]
+    deleted = ok(
+        memory_client.send("DELETE", "/v1/users/me", confirmation=confirmation)
+    )
     _, exported, erased = entries(memory_client)
     assert (exported.action, erased.action) == ("user.export", "user.erase")
     assert erased.target == str(identity.derive_user_id(memory_client.user))
-    assert erased.details == {"rows": sum(gone["deleted"].values())}
+    assert erased.details == {"rows": sum(deleted["deleted"].values())}
 
 
 def test_token_actor_is_its_label(memory_client, configure):
@@ -136,7 +138,7 @@ def test_yaml_edit_is_audited_once_without_values(tmp_path, database):
         watchers = [live.ConfigWatcher(config_reloads.record_reload) for _ in range(2)]
         path.write_text(text.replace("first", f"second-{tmp_path.name}"))
         watchers[0].poll()
-        # Another process, whose own configuration is the old one.
+        # Another process with the old configuration.
         config_reloads.record_reload(live.current(), ["providers"])
     digest = live.current().digest
     found = AuditEntry.objects.filter(

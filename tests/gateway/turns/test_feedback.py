@@ -24,12 +24,12 @@ PATH = "/v1/feedback"
 
 @pytest.fixture
 def reply(client, memory_client) -> str:
-    """The id of a reply they got."""
+    """The completion id of a reply to the user."""
     return ask(client, memory_client.user, "What is the weather?").id
 
 
-def say(memory_client, message: str, **said):
-    return ok(memory_client.send("POST", PATH, {"message_id": message, **said}))
+def say(memory_client, message: str, **text):
+    return ok(memory_client.send("POST", PATH, {"message_id": message, **text}))
 
 
 def rows(memory_client) -> list[Row]:
@@ -37,22 +37,22 @@ def rows(memory_client) -> list[Row]:
 
 
 @pytest.mark.parametrize(
-    "said", [{"score": 0}, {"score": 10, "comment": "Just so."}, {"thumb": "down"}]
+    "message", [{"score": 0}, {"score": 10, "comment": "Just so."}, {"thumb": "down"}]
 )
-def test_user_submits_feedback(memory_client, reply, said):
-    told = say(memory_client, reply, **said)
-    assert {name: told[name] for name in said} == said
-    assert told["message_id"] == reply
-    assert told["agent"] == "assistant"
-    assert memory_client.get(f"{PATH}/{reply}") == told
-    FeedbackObject.model_validate(told)
+def test_user_submits_feedback(memory_client, reply, message):
+    result = say(memory_client, reply, **message)
+    assert {name: result[name] for name in message} == message
+    assert result["message_id"] == reply
+    assert result["agent"] == "assistant"
+    assert memory_client.get(f"{PATH}/{reply}") == result
+    FeedbackObject.model_validate(result)
 
 
 def test_feedback_accepts_all_forms_of_message_id(memory_client, reply):
     turn = str(uuid.UUID(reply.removeprefix("chatcmpl-")))
-    told = say(memory_client, turn, thumb="up")
-    assert (told["turn_id"], told["message_id"]) == (turn, reply)
-    assert memory_client.get(f"{PATH}/{turn}") == told
+    result = say(memory_client, turn, thumb="up")
+    assert (result["turn_id"], result["message_id"]) == (turn, reply)
+    assert memory_client.get(f"{PATH}/{turn}") == result
 
 
 def test_second_feedback_replaces_the_first(memory_client, reply):
@@ -66,9 +66,13 @@ def test_second_feedback_replaces_the_first(memory_client, reply):
 
 def test_feedback_can_be_deleted(memory_client, reply):
     say(memory_client, reply, score=3)
-    told = ok(memory_client.send("DELETE", f"{PATH}/{reply}"))
-    assert told == {"object": "feedback.deleted", "message_id": reply, "deleted": True}
-    DeletedFeedback.model_validate(told)
+    result = ok(memory_client.send("DELETE", f"{PATH}/{reply}"))
+    assert result == {
+        "object": "feedback.deleted",
+        "message_id": reply,
+        "deleted": True,
+    }
+    DeletedFeedback.model_validate(result)
     for method in ("GET", "DELETE"):
         error = memory_client.refused(method, f"{PATH}/{reply}", 404)
         assert error["code"] == "feedback_not_found"
@@ -96,7 +100,7 @@ def test_feedback_on_incognito_turn_is_refused(client, memory_client):
 
 
 @pytest.mark.parametrize(
-    ("said", "param"),
+    ("message", "param"),
     [
         ({}, "score"),
         ({"comment": "Fine."}, "score"),
@@ -112,8 +116,8 @@ def test_feedback_on_incognito_turn_is_refused(client, memory_client):
         ({"score": 5, "rating": 5}, "rating"),
     ],
 )
-def test_empty_feedback_is_refused(memory_client, reply, said, param):
-    error = memory_client.refused("POST", PATH, body={"message_id": reply, **said})
+def test_empty_feedback_is_refused(memory_client, reply, message, param):
+    error = memory_client.refused("POST", PATH, body={"message_id": reply, **message})
     assert error["param"] == param
     assert rows(memory_client) == []
 

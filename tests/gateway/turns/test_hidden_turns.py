@@ -35,10 +35,10 @@ def put_of(memory_client, **fields):
 
 
 def is_hidden(memory_client, path: str, **query) -> bool:
-    said = memory_client.refused("GET", path, 404, **query)
-    assert said["type"] == "invalid_request_error"
-    assert "telemetry" not in said["message"]
-    return said["code"] == "turns_hidden"
+    refusal = memory_client.refused("GET", path, 404, **query)
+    assert refusal["type"] == "invalid_request_error"
+    assert "telemetry" not in refusal["message"]
+    return refusal["code"] == "turns_hidden"
 
 
 @pytest.mark.parametrize("text", [CONFIG, HIDDEN])
@@ -80,10 +80,10 @@ def test_an_export_outlines_hidden_turns(memory_client):
         memory_client, outcome="error", error="openai refused: sk-secret is no key"
     )
     response = memory_client.send("GET", EXPORT)
-    [told] = response.json()["turns"]
+    [result] = response.json()["turns"]
     whole = turn_serializers.serialize_turn(turn)
-    assert told.keys() == OUTLINE
-    assert told.items() <= whole.items()
+    assert result.keys() == OUTLINE
+    assert result.items() <= whole.items()
     for name in ("gpt-test", "calculator", "sk-secret"):
         assert name in str(whole)
         assert name not in response.text
@@ -101,9 +101,9 @@ def test_long_export_keeps_its_initial_visibility(
     monkeypatch.setattr(export, "TURNS_PER_READ", 2)
     for _ in range(5):
         put_of(memory_client)
-    told = memory_client.get(EXPORT)["turns"]
-    assert len(told) == 5
-    assert all(turn.keys() == OUTLINE for turn in told)
+    result = memory_client.get(EXPORT)["turns"]
+    assert len(result) == 5
+    assert all(turn.keys() == OUTLINE for turn in result)
 
 
 KEEPER = """
@@ -128,15 +128,19 @@ def test_own_tool_calls_follow_turn_visibility_in_history(
     call = {"role": "tool", "tool_call_id": "call_1", "content": "dark"}
     ask(client, memory_client.user, agent="keeper", tools=[LOOK], messages=[call])
     [thread] = memory_client.get(EXPORT)["threads"]
-    told = [
-        (said["role"], said["content"], [call["name"] for call in said["tool_calls"]])
-        if "tool_calls" in said
-        else (said["role"], said["content"])
-        for said in thread["messages"]
+    result = [
+        (
+            message["role"],
+            message["content"],
+            [call["name"] for call in message["tool_calls"]],
+        )
+        if "tool_calls" in message
+        else (message["role"], message["content"])
+        for message in thread["messages"]
     ]
     assert ("inside" in str(thread)) is shows
     if not shows:
-        assert told == [
+        assert result == [
             ("user", "Look!"),
             ("assistant", "Wait."),
             ("assistant", None, ["look"]),

@@ -96,9 +96,9 @@ def test_task_cost_sums_all_attempts(
     task = create(memory_client, retries=1)
     task_runner.kick()
     task_runner.wait_for_end(Row.objects.get(pk=task["id"]))
-    told = memory_client.get(f"{TASKS}/{task['id']}")
-    assert told["attempts"] == 2
-    assert told["cost_usd"] > 1.0
+    result = memory_client.get(f"{TASKS}/{task['id']}")
+    assert result["attempts"] == 2
+    assert result["cost_usd"] > 1.0
 
 
 def test_task_may_be_delayed(memory_client):
@@ -191,19 +191,19 @@ def test_parallel_requests_with_one_key_create_one_task(memory_client):
 def test_list_is_ordered_newest_first(memory_client, other_client):
     first, second = create(memory_client), create(memory_client, prompt="p" * 600)
     create(other_client)
-    told = memory_client.get(TASKS)
-    TaskList.model_validate(told)
-    assert [task["id"] for task in told["data"]] == [second["id"], first["id"]]
-    assert (told["first_id"], told["last_id"]) == (second["id"], first["id"])
-    assert told["data"][0]["prompt"] == "p" * 499 + "…"
+    result = memory_client.get(TASKS)
+    TaskList.model_validate(result)
+    assert [task["id"] for task in result["data"]] == [second["id"], first["id"]]
+    assert (result["first_id"], result["last_id"]) == (second["id"], first["id"])
+    assert result["data"][0]["prompt"] == "p" * 499 + "…"
 
 
 def test_list_takes_two_queries(memory_client, user_id):
     for _ in range(3):
         create(memory_client)
     with CaptureQueriesContext(connection) as queries:
-        told, _ = task_queries.list_tasks(user_id=user_id, limit=2)
-    assert (len(told), len(queries)) == (2, 1)
+        result, _ = task_queries.list_tasks(user_id=user_id, limit=2)
+    assert (len(result), len(queries)) == (2, 1)
     Row.objects.filter(user_id=user_id).update(attempts=2)
     with CaptureQueriesContext(connection) as queries:
         task_queries.list_tasks(user_id=user_id)
@@ -233,17 +233,17 @@ def test_list_can_be_filtered(memory_client):
     tuned = create(memory_client, agent="tuned")
     cancelled = create(memory_client)
     ok(memory_client.send("POST", f"{TASKS}/{cancelled['id']}/cancel"))
-    for asked, expected in (
+    for requested, expected in (
         ({"agent": "tuned"}, tuned),
         ({"state": "cancelled"}, cancelled),
     ):
-        [told] = memory_client.get(TASKS, **asked)["data"]
-        assert told["id"] == expected["id"]
+        [result] = memory_client.get(TASKS, **requested)["data"]
+        assert result["id"] == expected["id"]
     assert memory_client.get(TASKS, state="done")["data"] == []
 
 
 @pytest.mark.parametrize(
-    ("asked", "param"),
+    ("requested", "param"),
     [
         ({"limit": 0}, "limit"),
         ({"limit": 101}, "limit"),
@@ -253,8 +253,8 @@ def test_list_can_be_filtered(memory_client):
         ({"status": "x"}, "status"),
     ],
 )
-def test_invalid_list_parameter_is_refused(memory_client, asked, param):
-    assert memory_client.refused("GET", TASKS, **asked)["param"] == param
+def test_invalid_list_parameter_is_refused(memory_client, requested, param):
+    assert memory_client.refused("GET", TASKS, **requested)["param"] == param
 
 
 # One of them.
@@ -292,9 +292,9 @@ def test_invalid_task_id_is_404(memory_client, name):
 def test_queued_task_is_cancelled_at_once(memory_client):
     task = create(memory_client)
     for _ in range(2):
-        told = ok(memory_client.send("POST", f"{TASKS}/{task['id']}/cancel"))
-        assert (told["state"], told["cancel_requested"]) == ("cancelled", True)
-        assert told["finished_at"]
+        result = ok(memory_client.send("POST", f"{TASKS}/{task['id']}/cancel"))
+        assert (result["state"], result["cancel_requested"]) == ("cancelled", True)
+        assert result["finished_at"]
 
 
 # Who asks.
@@ -328,10 +328,10 @@ def test_token_determines_user_and_agents_of_tasks(http, user, configure, databa
 )
 def test_request_fields_are_documented(heading, shape):
     assert names_in_table("tasks.md", heading) == names(shape)
-    for first, told, *_ in table_rows("tasks.md", heading):
+    for first, response_data, *_ in table_rows("tasks.md", heading):
         for name in CODE.findall(first):
             field = shape.model_fields[name]
-            assert told.split("`")[1:2] == default_of(field).split("`")[1:2], name
+            assert result.split("`")[1:2] == default_of(field).split("`")[1:2], name
 
 
 def test_task_fields_are_documented():

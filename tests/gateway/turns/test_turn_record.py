@@ -45,7 +45,7 @@ def turns(user: str) -> list[Turn]:
 
 
 def the_turn(user: str):
-    """Return the record of the only turn of a user, once it is there."""
+    """Return the record of a user's only turn, once it is stored."""
     (row,) = until(lambda: turns(user))
     return turn_store.load_record(row.pk)
 
@@ -86,7 +86,7 @@ def test_stored_turn_is_logged_without_content(server, client, user, caplog):
     caplog.set_level(logging.INFO)
     ask(client, user, "my secret")
     turn = the_turn(user)
-    [line] = [said for said in caplog.messages if str(turn.turn_id) in said]
+    [line] = [message for message in caplog.messages if str(turn.turn_id) in message]
     assert "of assistant: ok in" in line
     assert "secret" not in line
 
@@ -124,7 +124,7 @@ def test_disconnect_during_a_model_call_is_recorded(server, fake, user):
         caller.read_until("Once")
     turn = the_turn(user)
     assert turn.outcome == "cancelled"
-    # What was said until then was paid for.
+    # The output until then is charged.
     assert turn.usage.output_tokens > 0
     assert turn.usage.input_tokens > 0
 
@@ -190,11 +190,11 @@ def test_messages_are_stored_when_the_record_fails(
 
 
 LIMITED = {"metadata": {"tokens_per_day": "1000000"}}
-"""A limit far away, so that there is a meter to be charged."""
+"""A high limit, so that there is a counter to charge."""
 
 
 def charged(user: str) -> int:
-    """Return the tokens a user's day is charged with."""
+    """Return the tokens charged to a user's day."""
     subject = usage_limits.user_subject(identity.derive_user_id(user))
     return UsageCounter.objects.get(subject=subject, window=time_windows.DAY).tokens
 
@@ -244,8 +244,8 @@ LOOK = {"type": "function", "function": {"name": "look", "parameters": {}}}
 
 def test_client_tool_result_completes_its_call_record(server, client, fake, user):
     fake.call_tool("look", {"at": "sky"})
-    asked = ask(client, user, "Look!", tools=[LOOK])
-    (call,) = asked.choices[0].message.tool_calls
+    requested = ask(client, user, "Look!", tools=[LOOK])
+    (call,) = requested.choices[0].message.tool_calls
     (_, waiting) = the_turn(user).calls
     assert (waiting.name, waiting.kind, waiting.result, waiting.seconds) == (
         *("look", "client", None, None),

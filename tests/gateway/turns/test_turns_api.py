@@ -29,12 +29,12 @@ TURNS = "/v1/turns"
 
 @pytest.fixture
 def shown(server, configure) -> None:
-    """The operator lets users see what their turns called."""
+    """Let users see the calls of their turns."""
     configure(CONFIG + "\ntelemetry: {sqlite: {show_to_users: true}}\n")
 
 
 def put_of(memory_client: MemoryClient, *calls, **fields):
-    """Keep a turn of theirs."""
+    """Store a turn of a client's user."""
     return store_turn(
         *calls, user_id=identity.derive_user_id(memory_client.user), **fields
     )
@@ -45,11 +45,11 @@ def put_of(memory_client: MemoryClient, *calls, **fields):
 
 def test_turn_includes_all_its_calls(memory_client):
     turn = put_of(memory_client, *nested_calls(), thread="trip")
-    told = memory_client.get(f"{TURNS}/{turn.turn_id}")
-    assert told == turn_serializers.serialize_turn(turn)
-    assert list(told)[:3] == ["id", "object", "completion_id"]
-    assert told["calls"][2]["calls"][1]["calls"][0]["error"] == "429"
-    TurnObject.model_validate(told)
+    result = memory_client.get(f"{TURNS}/{turn.turn_id}")
+    assert result == turn_serializers.serialize_turn(turn)
+    assert list(result)[:3] == ["id", "object", "completion_id"]
+    assert result["calls"][2]["calls"][1]["calls"][0]["error"] == "429"
+    TurnObject.model_validate(result)
 
 
 def test_turn_accepts_all_forms_of_its_id(memory_client):
@@ -78,13 +78,13 @@ def test_invalid_turn_id_is_404(memory_client, name):
 
 def test_turn_is_found_by_completion_id(client, fake, user, memory_client):
     answer = ask(client, memory_client.user, "What is the weather?")
-    told = memory_client.get(f"{TURNS}/{answer.id}")
-    assert told["completion_id"] == answer.id
-    assert told["user_message"] == "What is the weather?"
-    assert (told["outcome"], told["finish_reason"]) == ("ok", "stop")
-    [call] = told["calls"]
-    assert call["usage"] == told["usage"]
-    assert told["usage"]["output_tokens"] == answer.usage.completion_tokens
+    result = memory_client.get(f"{TURNS}/{answer.id}")
+    assert result["completion_id"] == answer.id
+    assert result["user_message"] == "What is the weather?"
+    assert (result["outcome"], result["finish_reason"]) == ("ok", "stop")
+    [call] = result["calls"]
+    assert call["usage"] == result["usage"]
+    assert result["usage"]["output_tokens"] == answer.usage.completion_tokens
 
 
 def test_turns_are_found_by_request_id(client, memory_client, other_client):
@@ -93,11 +93,11 @@ def test_turns_are_found_by_request_id(client, memory_client, other_client):
         put_of(who, request_id="mine-1")
         for who in (memory_client, memory_client, other_client)
     ]
-    [told] = memory_client.get(TURNS, request_id=first._request_id)["data"]
-    assert told["completion_id"] == first.id
-    assert told["request_id"] == first._request_id
-    told = memory_client.get(TURNS, request_id="mine-1")["data"]
-    assert {turn["id"] for turn in told} == {str(turn.turn_id) for turn in again[:2]}
+    [result] = memory_client.get(TURNS, request_id=first._request_id)["data"]
+    assert result["completion_id"] == first.id
+    assert result["request_id"] == first._request_id
+    result = memory_client.get(TURNS, request_id="mine-1")["data"]
+    assert {turn["id"] for turn in result} == {str(turn.turn_id) for turn in again[:2]}
 
 
 # The list.
@@ -107,19 +107,19 @@ def test_list_is_ordered_newest_first(memory_client, other_client):
     first = put_of(memory_client, *nested_calls())
     second = put_of(memory_client, tool_call(), started_at=NOON + SECOND)
     put_of(other_client)
-    told = memory_client.get(TURNS)
-    assert [turn["id"] for turn in told["data"]] == [
+    result = memory_client.get(TURNS)
+    assert [turn["id"] for turn in result["data"]] == [
         *(str(second.turn_id), str(first.turn_id))
     ]
-    assert (told["first_id"], told["last_id"]) == (
+    assert (result["first_id"], result["last_id"]) == (
         *(str(second.turn_id), str(first.turn_id)),
     )
-    assert told["has_more"] is False
-    assert [(t["model_calls"], t["tool_calls"]) for t in told["data"]] == [
+    assert result["has_more"] is False
+    assert [(t["model_calls"], t["tool_calls"]) for t in result["data"]] == [
         *((0, 1), (5, 5))
     ]
-    assert "calls" not in told["data"][0]
-    TurnList.model_validate(told)
+    assert "calls" not in result["data"][0]
+    TurnList.model_validate(result)
 
 
 def test_list_is_empty_without_turns(memory_client):
@@ -147,8 +147,8 @@ def test_page_may_start_after_a_completion_id(memory_client):
         put_of(memory_client),
         put_of(memory_client, started_at=NOON + SECOND),
     )
-    [told] = memory_client.get(TURNS, after=completion(second))["data"]
-    assert told["id"] == str(first.turn_id)
+    [result] = memory_client.get(TURNS, after=completion(second))["data"]
+    assert result["id"] == str(first.turn_id)
 
 
 def test_list_can_be_filtered(memory_client):
@@ -156,19 +156,19 @@ def test_list_can_be_filtered(memory_client):
     failed = put_of(memory_client, outcome="error", agent="writer")
     later = put_of(memory_client, started_at=NOON + SECOND)
     since = (NOON + SECOND).astimezone().isoformat()
-    for asked, expected in (
+    for requested, expected in (
         ({"outcome": "error"}, failed),
         ({"agent": "writer"}, failed),
         ({"since": since}, later),
     ):
-        [told] = memory_client.get(TURNS, **asked)["data"]
-        assert told["id"] == str(expected.turn_id)
+        [result] = memory_client.get(TURNS, **requested)["data"]
+        assert result["id"] == str(expected.turn_id)
     future = (NOON + timedelta(days=99_999)).isoformat()
     assert memory_client.get(TURNS, since=future)["data"] == []
 
 
 @pytest.mark.parametrize(
-    ("asked", "param"),
+    ("requested", "param"),
     [
         ({"limit": 0}, "limit"),
         ({"limit": 101}, "limit"),
@@ -180,8 +180,8 @@ def test_list_can_be_filtered(memory_client):
         ({"status": "x"}, "status"),
     ],
 )
-def test_invalid_list_parameter_is_refused(memory_client, asked, param):
-    assert memory_client.refused("GET", TURNS, **asked)["param"] == param
+def test_invalid_list_parameter_is_refused(memory_client, requested, param):
+    assert memory_client.refused("GET", TURNS, **requested)["param"] == param
 
 
 def test_page_cannot_start_after_another_users_turn(memory_client, other_client):
@@ -201,10 +201,10 @@ def test_any_agent_name_is_accepted_as_filter(memory_client):
 def test_list_parameters_are_documented():
     heading = "parameter of the list of turns"
     assert names_in_table("telemetry.md", heading) == names(TurnsQuery)
-    for first, told, *_ in table_rows("telemetry.md", heading):
+    for first, response_data, *_ in table_rows("telemetry.md", heading):
         for name in CODE.findall(first):
             field = TurnsQuery.model_fields[name]
-            assert told.split("`")[1:2] == default_of(field).split("`")[1:2], name
+            assert result.split("`")[1:2] == default_of(field).split("`")[1:2], name
 
 
 def test_openapi_describes_turns(memory_client):

@@ -25,7 +25,7 @@ LOCKED = f"secret: {SECRET}"
 
 @pytest.fixture(autouse=True)
 def woken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """No broker is there; what wakes a worker is noted."""
+    """Replace the broker by a list of notifications."""
     calls: list[bool] = []
     monkeypatch.setattr(worker_notifier, "notify", lambda: calls.append(True))
     return calls
@@ -64,8 +64,8 @@ def github(body: bytes, delivery: str = "", secret: str = SECRET) -> dict[str, s
 
 def slack(body: bytes, *, ago: float = 0, secret: str = SECRET) -> dict[str, str]:
     stamp = str(int(time.time() - ago))
-    told = signed(b"v0:" + stamp.encode() + b":" + body, secret)
-    return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={told}"}
+    result = signed(b"v0:" + stamp.encode() + b":" + body, secret)
+    return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={result}"}
 
 
 def test_a_post_starts_the_agent(
@@ -129,8 +129,8 @@ def test_the_body_may_name_agent_user_and_thread(
 
     for part in ("to", "from", "room"):
         rest = {key: value for key, value in body.items() if key != part}
-        said = error(post(http, path, rest), 400)["message"]
-        assert f"no value at '{part}" in said
+        refusal = error(post(http, path, rest), 400)["message"]
+        assert f"no value at '{part}" in refusal
     assert len(runs(name)) == 1
 
 
@@ -168,8 +168,11 @@ def test_oversized_body_starts_no_task(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     configure(yaml(hook(name, path)))
-    said = error(post(http, path, {"say": "x" * 256 * 1024}), 413)
-    assert (said["code"], "262144 bytes" in said["message"]) == ("body_too_large", True)
+    refusal = error(post(http, path, {"say": "x" * 256 * 1024}), 413)
+    assert (refusal["code"], "262144 bytes" in refusal["message"]) == (
+        "body_too_large",
+        True,
+    )
     error(post(http, path, {"say": "x" * 10_000_000}), 413)
     assert runs(name) == []
 
@@ -196,9 +199,9 @@ def test_hook_requires_its_own_secret_instead_of_v1_credentials(
         {"Authorization": SECRET},
         bearer("of-v1-alone"),
     ):
-        said = error(post(http, path, {}, wrong), 401)
-        assert said["code"] == "signature_refused"
-        assert SECRET not in json.dumps(said)
+        refusal = error(post(http, path, {}, wrong), 401)
+        assert refusal["code"] == "signature_refused"
+        assert SECRET not in json.dumps(refusal)
     assert len(runs(name)) == 1
 
 
@@ -224,7 +227,7 @@ def test_github_signature_is_verified(
 ):
     configure(yaml(hook(name, path, f"{LOCKED}, signature: github")))
     body = b'{"say": "hi"}'
-    # The example of GitHub's own documentation.
+    # The example in GitHub's documentation.
     known = signed(b"Hello, World!", "It's a Secret to Everybody")
     assert known.startswith("757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c")
 
@@ -306,12 +309,14 @@ def test_replayed_signed_body_starts_one_task(
     body = b'{"say": "hi"}'
     for _ in range(2):
         task_of(post(http, path, body, github(body)))
-    kept = slack(body)
+    stored = slack(body)
     for index in range(2):
-        task_of(post(http, f"{path}/s", body, {**kept, "Idempotency-Key": str(index)}))
+        task_of(
+            post(http, f"{path}/s", body, {**stored, "Idempotency-Key": str(index)})
+        )
     assert (len(runs(name)), len(runs(f"{name}-s"))) == (1, 1)
 
-    # Slack signs what it repeats anew, and names the event.
+    # Slack signs each repetition again, with the same event id.
     event = b'{"event_id": "Ev1"}'
     for ago in (20, 10):
         task_of(post(http, f"{path}/s", event, slack(event, ago=ago)))
