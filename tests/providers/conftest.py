@@ -26,22 +26,22 @@ async def _sessions_closed() -> AsyncIterator[None]:
 
 
 @pytest.fixture
-async def go_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Have seconds go by on the event loop, which nobody waits for."""
-    loop, gone_by = asyncio.get_running_loop(), 0.0
+async def skip_seconds(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Return a function that advances the clock of the event loop."""
+    loop, skipped = asyncio.get_running_loop(), 0.0
     time = loop.time
 
-    def go_by(seconds: float) -> None:
-        nonlocal gone_by
-        gone_by += seconds
+    def skip_seconds(seconds: float) -> None:
+        nonlocal skipped
+        skipped += seconds
 
-    monkeypatch.setattr(loop, "time", lambda: time() + gone_by)
-    return go_by
+    monkeypatch.setattr(loop, "time", lambda: time() + skipped)
+    return skip_seconds
 
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits before retries, which nobody waits for."""
+    """The pauses before retries, which are skipped."""
     seen: list[float] = []
 
     async def pause(seconds: float) -> None:
@@ -51,17 +51,17 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seen
 
 
-def asking(**fields) -> ModelRequest:
+def model_request(**fields) -> ModelRequest:
     fields.setdefault("messages", [Message("user", "Hi")])
     return ModelRequest("the-model", **fields)
 
 
-async def said(
+async def collect_events(
     provider: ProviderConfig,
     call: ModelRequest | None = None,
     name: str = "acme",
     *,
     attempts: list[Attempt] | None = None,
 ) -> list[Event]:
-    events = client.run(name, provider, call or asking(), attempts)
+    events = client.run(name, provider, call or model_request(), attempts)
     return [event async for event in events]

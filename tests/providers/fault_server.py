@@ -1,4 +1,4 @@
-"""A provider that breaks in a way a test chooses: raw TCP, nothing is too wrong to say.
+"""A provider with scripted faults, over raw TCP.
 
     with FaultServer() as server:
         server.then(faults.status(429, retry_after=2), faults.reply("Hello"))
@@ -7,14 +7,8 @@
         assert len(server.requests) == 2
         server.wait(lambda: server.open == 0)       # the client has closed them all
 
-Faults are used up in order, one a request; after that every request gets
-`server.default`, a good reply. A fault is a function from the request to steps: bytes
-to write, a `Pause`, or one of `HANG`, `END` and `CUT`. Those in this module speak the
-wire of the path that is asked, whole or streamed as the request wants it. `FAULTS` has
-them by name.
-
-The server runs in a thread of its own and so serves synchronous tests too.
-`refused_port`, `deaf_port` and `names` are what can fail before there is a server.
+Each request uses up one fault, in order; later requests get `server.default`, a valid
+reply. The server runs in a separate thread, so it serves synchronous tests too.
 """
 
 import asyncio
@@ -23,292 +17,20 @@ import datetime
 import socket
 import ssl
 import tempfile
-import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
 
-import orjson
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from testing import wires
-from testing.http_server import WAIT_SECONDS, FakeServer, encode_chunk, read_request
-from testing.wires import ScriptedAnswer
+from testing.http_server import FakeServer, read_request
+from tests.providers.faults import CUT, HANG, Fault, Pause, Request, Step, reply
 
 KEY = "sk-fault-0123456789"
-
-
-@dataclass(frozen=True)
-class Pause:
-    """Write nothing for a while."""
-
-    seconds: float
-
-
-@dataclass
-class Request:
-    """A request the server has seen."""
-
-    path: str
-    headers: dict[str, str]
-    """By their names in lower case."""
-    body: Any
-    left: bool = False
-    """Whether the client closed the connection before the fault was over."""
-
-    @property
-    def key(self) -> str:
-        """Return the key it came with."""
-        bearer = self.headers.get("authorization", "").removeprefix("Bearer ")
-        return self.headers.get("x-api-key", bearer)
-
-
-HANG: Literal["hang"] = "hang"
-"""Write nothing more until the client leaves or `server.release()`."""
-END: Literal["end"] = "end"
-"""Close the connection, as a server that thinks it is done."""
-CUT: Literal["cut"] = "cut"
-"""Reset the connection, as a server that dies."""
-
-Step = bytes | Pause | Literal["hang", "end", "cut"]
-Fault = Callable[[Request], Iterable[Step]]
-
-
-def _fixed(*steps: Step) -> Fault:
-    return lambda request: steps
-
-
-def _streams(request: Request) -> bool:
-    return isinstance(request.body, dict) and bool(request.body.get("stream"))
-
-
-def _frames(request: Request, answer: ScriptedAnswer) -> list[bytes]:
-    return wires.wire_of(request.path).frames(answer)
-
-
-def _body(request: Request, answer: ScriptedAnswer) -> bytes:
-    if _streams(request):
-        return b"".join(_frames(request, answer))
-    return wires.wire_of(request.path).whole(answer)
-
-
-def _half(request: Request, answer: ScriptedAnswer) -> bytes:
-    """Return a reply up to where its text has been said."""
-    if not _streams(request):
-        body = _body(request, answer)
-        return _whole(body)[: -len(body) // 2]
-    wire = wires.wire_of(request.path)
-    frames = wire.frames(answer)[: wire.lead + len(answer.pieces)]
-    return _stream_head() + b"".join(map(encode_chunk, frames))
-
-
-def _content_type(request: Request) -> str:
-    return "text/event-stream" if _streams(request) else "application/json"
-
-
-def _head(code: int, headers: dict[str, object]) -> bytes:
-    lines = [f"HTTP/1.1 {code} Fault"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
-
-
-def _stream_head() -> bytes:
-    return _head(
-        200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
-    )
-
-
-def _whole(
-    body: bytes, *, code: int = 200, content_type: str = "application/json", **more: str
-) -> bytes:
-    length = {"Content-Type": content_type, "Content-Length": len(body)}
-    return _head(code, {**length, **more}) + body
-
-
-# What can be wrong with a reply.
-
-
-def reply(*pieces: str) -> Fault:
-    """Answer well, one piece a token."""
-
-    def steps(request: Request) -> Iterator[Step]:
-        answer = ScriptedAnswer(pieces or ("Hello", " there"))
-        if _streams(request):
-            frames = _frames(request, answer)
-            yield (
-                _stream_head() + b"".join(map(encode_chunk, frames)) + encode_chunk(b"")
-            )
-        else:
-            yield _whole(wires.wire_of(request.path).whole(answer))
-
-    return steps
-
-
-def status(code: int, message: str = "the server fails", **headers: object) -> Fault:
-    """Answer with an HTTP status: `status(429, retry_after=2)`."""
-    extra = {name.replace("_", "-"): str(value) for name, value in headers.items()}
-    body = orjson.dumps({"error": {"message": message, "type": "fault"}})
-    return _fixed(_whole(body, code=code, **extra))
-
-
-def split_status(code: int, body: dict[str, Any]) -> Fault:
-    """Answer with a status whose explanation comes in two pieces."""
-    text = orjson.dumps(body)
-    whole = _whole(text, code=code)
-    return _fixed(whole[: -len(text) // 2], Pause(0.02), whole[-len(text) // 2 :])
-
-
-def unexplained(code: int) -> Fault:
-    """Answer with a status whose explanation never ends."""
-    return _fixed(_whole(b"{" * 100, code=code)[:-50], HANG)
-
-
-def silence(_request: Request) -> Iterator[Step]:
-    """Take the request and never say a word."""
-    yield HANG
-
-
-def hang_up(_request: Request) -> Iterator[Step]:
-    """Take the request and close the connection."""
-    yield END
-
-
-def reset(_request: Request) -> Iterator[Step]:
-    """Take the request and reset the connection."""
-    yield CUT
-
-
-def slow_start(seconds: float, *pieces: str) -> Fault:
-    """Begin to stream well, but say the first token only after a while."""
-
-    def steps(request: Request) -> Iterator[Step]:
-        frames = _frames(request, ScriptedAnswer(pieces or ("Hello", " there")))
-        yield _stream_head() + encode_chunk(frames[0])
-        yield Pause(seconds)
-        yield b"".join(map(encode_chunk, frames[1:])) + encode_chunk(b"")
-
-    return steps
-
-
-def stopped(how: Step, *pieces: str) -> Fault:
-    """Say these tokens and no end: `stopped(HANG)`, `stopped(END)`, `stopped(CUT)`.
-
-    A whole reply stops in the middle of its JSON.
-    """
-
-    def steps(request: Request) -> Iterator[Step]:
-        answer = ScriptedAnswer(pieces or ("Hello", " there"))
-        yield _half(request, answer)
-        yield how
-
-    return steps
-
-
-def cut_length(request: Request) -> Iterator[Step]:
-    """Promise more bytes than come before the connection is closed."""
-    answer = ScriptedAnswer(("Hello", " there"), unterminated=True)
-    body = _body(request, answer)
-    yield (
-        _head(
-            200,
-            {
-                "Content-Type": _content_type(request),
-                "Content-Length": len(body) + 1000,
-            },
-        )
-        + body
-    )
-    yield END
-
-
-def unterminated(request: Request) -> Iterator[Step]:
-    """End a stream properly, but for the event that says it is its end."""
-    answer = ScriptedAnswer(("Hello", " there"), unterminated=True)
-    body = _body(request, answer)
-    yield _stream_head() + encode_chunk(body) + encode_chunk(b"")
-
-
-def half_json(request: Request) -> Iterator[Step]:
-    """Send half an object, and call it the whole."""
-    body = wires.wire_of(request.path).whole(ScriptedAnswer())
-    yield _whole(body[: len(body) // 2])
-
-
-def half_event(request: Request) -> Iterator[Step]:
-    """Stream an event whose JSON stops in the middle, before anything is said."""
-    frame = _frames(request, ScriptedAnswer())[0].rstrip(b"\n")
-    yield _stream_head() + encode_chunk(frame[:-10] + b"\n\n") + encode_chunk(b"")
-
-
-def empty(request: Request) -> Iterator[Step]:
-    """Send 200 and no body."""
-    yield _whole(b"", content_type=_content_type(request))
-
-
-def web_page(_request: Request) -> Iterator[Step]:
-    """Send a web page, as a wrong address does."""
-    yield _whole(b"<html><body>Welcome!</body></html>", content_type="text/html")
-
-
-def plain_text(_request: Request) -> Iterator[Step]:
-    """Send prose."""
-    yield _whole(b"Hello there", content_type="text/plain")
-
-
-def not_http(_request: Request) -> Iterator[Step]:
-    """Answer in another protocol."""
-    yield b"220 mail.test ESMTP ready\r\n"
-    yield END
-
-
-def slow_headers(seconds: float) -> Fault:
-    """Send a head that never ends, byte by byte."""
-
-    def steps(_request: Request) -> Iterator[Step]:
-        yield b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Slow: "
-        while True:
-            yield b"x"
-            yield Pause(seconds)
-
-    return steps
-
-
-def trickle(seconds: float) -> Fault:
-    """Say a token, then send bytes that mean nothing, one at a time, for ever."""
-
-    def steps(request: Request) -> Iterator[Step]:
-        yield _half(request, ScriptedAnswer(("Hello", " there")))
-        while True:
-            yield encode_chunk(b":") if _streams(request) else b" "
-            yield Pause(seconds)
-
-    return steps
-
-
-FAULTS: dict[str, Fault] = {
-    "429": status(429),
-    "429 with Retry-After": status(429, retry_after=1),
-    "500": status(500),
-    "503": status(503),
-    "cut stream": stopped(CUT),
-    "cut stream (Content-Length)": cut_length,
-    "empty body": empty,
-    "half a JSON": half_json,
-    "no response": silence,
-    "slow first token": slow_start(60),
-    "stall in mid-stream": stopped(HANG),
-    "stream without its end": unterminated,
-    "wrong content type": web_page,
-}
-"""The faults of a server that can be connected to."""
-
-
-# The server.
 
 
 @dataclass
@@ -453,54 +175,3 @@ def _untrusted() -> ssl.SSLContext:
         )
         context.load_cert_chain(path)
     return context
-
-
-# Before there is a server.
-
-
-@contextlib.contextmanager
-def refused_port() -> Iterator[int]:
-    """Yield a port that is taken, and where nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield taken.getsockname()[1]
-
-
-@contextlib.contextmanager
-def deaf_port() -> Iterator[int]:
-    """Yield a port whose queue of connections is full: nobody ever answers."""
-    with socket.socket() as server, contextlib.ExitStack() as stack:
-        server.bind(("127.0.0.1", 0))
-        server.listen(0)
-        for _ in range(4):
-            waiting = stack.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(server.getsockname())
-        yield server.getsockname()[1]
-
-
-NOWHERE = "http://nowhere.invalid/v1"
-"""An address whose name `names` takes care of."""
-
-
-@contextlib.contextmanager
-def names(*, hang: bool = False) -> Iterator[None]:
-    """Have names end in `.invalid` unknown, or looked up for ever, without a network.
-
-    A name server would be another machine, which tests do not ask.
-    """
-    asked, ask = threading.Event(), socket.getaddrinfo
-
-    def look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
-        if not str(host).endswith(".invalid"):
-            return ask(host, *args, **kwargs)
-        if hang:
-            asked.wait(WAIT_SECONDS)
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    socket.getaddrinfo = look_up
-    try:
-        yield
-    finally:
-        socket.getaddrinfo = ask
-        asked.set()

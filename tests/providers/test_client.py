@@ -1,16 +1,12 @@
-"""Connections, timeouts, retries and leaving, over real HTTP on both wires."""
+"""Connections, retries, attempts and cancellation, over real HTTP on both wires."""
 
 import asyncio
 import contextlib
-import socket
-import struct
-import threading
-from urllib.parse import urlsplit
 
 import pytest
 
-from core.errors import Invalid, Unavailable
-from core.events import TextDelta, TurnFinished
+from core.errors import Invalid
+from core.events import TextDelta
 from core.messages import Message
 from core.trace import Attempt
 from providers import client
@@ -20,13 +16,11 @@ from providers.errors import (
     Overloaded,
     ProviderDisconnected,
     RateLimited,
-    TimedOut,
 )
 from providers.resilience import backoff
-from testing.scripted_provider import FakeProvider, ScriptedAnswer
-
-from .conftest import asking, said
-from .fault_server import deaf_port
+from testing.scripted_provider import FakeProvider
+from tests.providers.conftest import collect_events, model_request
+from tests.providers.faults import deaf_port
 
 KINDS = pytest.mark.parametrize("kind", ["openai", "anthropic"])
 PLACES = pytest.mark.parametrize("place", ["headers", "first_token", "mid_stream"])
@@ -43,7 +37,7 @@ async def test_cancelled_call_closes_the_provider_connection(fake, kind: str, pl
 
     async def listen() -> None:
         async with contextlib.aclosing(
-            client.run("acme", fake.provider(kind), asking())
+            client.run("acme", fake.provider(kind), model_request())
         ) as events:
             async for _ in events:
                 heard.set()
@@ -61,7 +55,7 @@ async def test_cancelled_call_closes_the_provider_connection(fake, kind: str, pl
 @KINDS
 async def test_closing_the_generator_closes_the_connection(fake, kind: str):
     fake.hang("mid_stream")
-    events = client.run("acme", fake.provider(kind), asking())
+    events = client.run("acme", fake.provider(kind), model_request())
     assert await anext(events) == TextDelta("Hello")
     await events.aclose()
     await fake.until(lambda: fake.requests[0].aborted)
@@ -69,7 +63,9 @@ async def test_closing_the_generator_closes_the_connection(fake, kind: str):
 
 async def test_cancelled_whole_reply_closes_the_connection(fake):
     fake.hang("headers")
-    task = asyncio.create_task(said(fake.provider(), asking(stream=False)))
+    task = asyncio.create_task(
+        collect_events(fake.provider(), model_request(stream=False))
+    )
     await fake.until(lambda: fake.requests)
     task.cancel()
     await fake.until(lambda: fake.requests[0].aborted)
@@ -78,7 +74,7 @@ async def test_cancelled_whole_reply_closes_the_connection(fake):
 
 async def test_hanging_reply_can_continue(fake):
     fake.hang("mid_stream", "a", "b")
-    events = client.run("acme", fake.provider(), asking())
+    events = client.run("acme", fake.provider(), model_request())
     assert await anext(events) == TextDelta("a")
     fake.release()
     assert await anext(events) == TextDelta("b")
@@ -92,15 +88,15 @@ async def test_hanging_reply_can_continue(fake):
 @pytest.mark.parametrize("stream", [True, False])
 async def test_connection_is_reused(fake, kind: str, stream: bool):
     for _ in range(3):
-        await said(fake.provider(kind), asking(stream=stream))
+        await collect_events(fake.provider(kind), model_request(stream=stream))
     assert fake.connections == 1
 
 
 async def test_aborted_connection_is_not_reused(fake):
-    events = client.run("acme", fake.provider(), asking())
+    events = client.run("acme", fake.provider(), model_request())
     await anext(events)
     await events.aclose()
-    await said(fake.provider())
+    await collect_events(fake.provider())
     assert fake.connections >= 1
     assert len(fake.requests) == 2
 
@@ -108,7 +104,7 @@ async def test_aborted_connection_is_not_reused(fake):
 async def test_calls_run_in_parallel(fake):
     fake.hang("headers")
     fake.hang("headers")
-    calls = [asyncio.create_task(said(fake.provider())) for _ in range(2)]
+    calls = [asyncio.create_task(collect_events(fake.provider())) for _ in range(2)]
     await fake.until(lambda: len(fake.requests) == 2)
     fake.release()
     assert all(await asyncio.gather(*calls))
@@ -117,7 +113,7 @@ async def test_calls_run_in_parallel(fake):
 def test_each_event_loop_has_its_own_connections(fake):
     async def call() -> int:
         try:
-            return len(await said(fake.provider()))
+            return len(await collect_events(fake.provider()))
         finally:
             await client.close()
 
@@ -128,26 +124,28 @@ async def test_redirect_does_not_receive_the_key(fake):
     with FakeProvider() as elsewhere:
         fake.raw("", status=307, headers={"Location": elsewhere.base_url})
         with pytest.raises(BrokenReply, match=r"providers\.acme\.base_url"):
-            await said(fake.provider())
+            await collect_events(fake.provider())
         assert elsewhere.requests == []
 
 
 async def test_cookies_are_not_kept(fake):
     fake.reply("a", headers={"Set-Cookie": "session=ada"})
-    await said(fake.provider())
-    await said(fake.provider())
+    await collect_events(fake.provider())
+    await collect_events(fake.provider())
     assert "cookie" not in fake.requests[1].headers
 
 
 async def test_proxy_of_the_environment_is_used(fake, monkeypatch):
     monkeypatch.setenv("http_proxy", fake.root_url)
-    await said(ProviderConfig(kind="openai", base_url="http://model.test/v1"))
+    await collect_events(ProviderConfig(kind="openai", base_url="http://model.test/v1"))
     assert fake.requests[0].path == "http://model.test/v1/chat/completions"
 
 
 async def test_invalid_unicode_is_a_client_error(fake):
     with pytest.raises(Invalid, match="cannot be encoded as JSON"):
-        await said(fake.provider(), asking(messages=[Message("user", "\ud800")]))
+        await collect_events(
+            fake.provider(), model_request(messages=[Message("user", "\ud800")])
+        )
 
 
 # Retries.
@@ -158,7 +156,7 @@ async def test_invalid_unicode_is_a_client_error(fake):
 async def test_transient_failure_is_retried(fake, pauses, status, stream):
     fake.fail(status)
     fake.reply("Hi")
-    events = await said(fake.provider(), asking(stream=stream))
+    events = await collect_events(fake.provider(), model_request(stream=stream))
     assert events[0] == TextDelta("Hi")
     assert len(pauses) == 1
 
@@ -167,7 +165,7 @@ async def test_transient_failure_is_retried(fake, pauses, status, stream):
 async def test_permanent_failure_is_not_retried(fake, pauses, status):
     fake.fail(status)
     with pytest.raises(Exception, match="acme"):
-        await said(fake.provider())
+        await collect_events(fake.provider())
     assert (len(fake.requests), pauses) == (1, [])
 
 
@@ -175,12 +173,12 @@ async def test_permanent_failure_is_not_retried(fake, pauses, status):
 async def test_connection_cut_before_the_first_token_is_retried(fake, pauses, place):
     fake.cut(place)
     fake.reply("Hi")
-    assert (await said(fake.provider()))[0] == TextDelta("Hi")
+    assert (await collect_events(fake.provider()))[0] == TextDelta("Hi")
 
 
 async def test_call_is_not_retried_after_the_first_token(fake, pauses):
     fake.cut("mid_stream")
-    events = client.run("acme", fake.provider(), asking())
+    events = client.run("acme", fake.provider(), model_request())
     assert await anext(events) == TextDelta("Hello")
     with pytest.raises(ProviderDisconnected):
         await anext(events)
@@ -190,21 +188,21 @@ async def test_call_is_not_retried_after_the_first_token(fake, pauses):
 async def test_error_as_the_first_event_is_retried(fake, pauses):
     fake.reply(error={"type": "overloaded_error", "message": "Overloaded"})
     fake.reply("Hi")
-    assert (await said(fake.provider("anthropic")))[0] == TextDelta("Hi")
+    assert (await collect_events(fake.provider("anthropic")))[0] == TextDelta("Hi")
 
 
 async def test_retries_stop_at_the_configured_number(fake, pauses):
     for _ in range(3):
         fake.fail(503, "try later")
     with pytest.raises(Overloaded, match="try later"):
-        await said(fake.provider(retries=2))
+        await collect_events(fake.provider(retries=2))
     assert (len(fake.requests), len(pauses)) == (3, 2)
 
 
 async def test_zero_retries_is_valid(fake, pauses):
     fake.fail(503)
     with pytest.raises(Overloaded):
-        await said(fake.provider(retries=0))
+        await collect_events(fake.provider(retries=0))
     assert pauses == []
 
 
@@ -213,14 +211,14 @@ async def test_zero_retries_is_valid(fake, pauses):
 )
 async def test_retry_after_is_respected(fake, pauses, header):
     fake.fail(429, headers=header)
-    await said(fake.provider())
+    await collect_events(fake.provider())
     assert 7 <= pauses[0] <= 8
 
 
 async def test_long_retry_after_is_not_waited_for(fake, pauses):
     fake.fail(429, headers={"Retry-After": "120"})
     with pytest.raises(RateLimited) as caught:
-        await said(fake.provider())
+        await collect_events(fake.provider())
     assert caught.value.retry_after_seconds == 120
     assert pauses == []
 
@@ -228,14 +226,14 @@ async def test_long_retry_after_is_not_waited_for(fake, pauses):
 async def test_retry_does_not_wait_past_the_total_timeout(fake, pauses):
     fake.fail(503, headers={"Retry-After": "20"})
     with pytest.raises(Overloaded):
-        await said(fake.provider(timeouts={"total_seconds": 10}))
+        await collect_events(fake.provider(timeouts={"total_seconds": 10}))
     assert pauses == []
 
 
 async def test_exhausted_credit_is_not_retried(fake, pauses):
     fake.fail(429, code="insufficient_quota")
     with pytest.raises(Exception, match="no credit or quota left"):
-        await said(fake.provider())
+        await collect_events(fake.provider())
     assert pauses == []
 
 
@@ -265,7 +263,7 @@ def test_invalid_retry_after_is_ignored(value: str):
 async def test_every_attempt_is_recorded(fake, pauses):
     fake.fail(503, "try later")
     attempts: list[Attempt] = []
-    await said(fake.provider(), attempts=attempts)
+    await collect_events(fake.provider(), attempts=attempts)
     failed, answered = attempts
     assert failed.error is not None
     assert "try later" in failed.error
@@ -277,14 +275,14 @@ async def test_attempts_of_a_failed_call_are_recorded(fake):
     fake.fail(400, "no such field")
     attempts: list[Attempt] = []
     with pytest.raises(Invalid):
-        await said(fake.provider(), attempts=attempts)
+        await collect_events(fake.provider(), attempts=attempts)
     assert ["no such field" in (attempt.error or "") for attempt in attempts] == [True]
 
 
 async def test_cancelled_attempt_is_recorded(fake):
     fake.hang("headers")
     attempts: list[Attempt] = []
-    task = asyncio.create_task(said(fake.provider(), attempts=attempts))
+    task = asyncio.create_task(collect_events(fake.provider(), attempts=attempts))
     await fake.until(lambda: fake.requests)
     assert attempts == []
     task.cancel()
@@ -299,142 +297,10 @@ async def test_attempt_cancelled_while_connecting_is_not_billed():
     with deaf_port() as port:
         address = {"base_url": f"http://127.0.0.1:{port}/v1", "api_key": "key"}
         provider = ProviderConfig.model_validate({"kind": "openai", **address})
-        task = asyncio.create_task(said(provider, attempts=attempts))
+        task = asyncio.create_task(collect_events(provider, attempts=attempts))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
     assert [attempt.error for attempt in attempts] == ["cancelled before it was sent"]
     assert not attempts[0].is_billed
-
-
-# Timeouts.
-
-
-@KINDS
-@pytest.mark.parametrize("place", ["headers", "first_token"])
-async def test_missing_first_token_times_out(fake, go_by, kind: str, place):
-    fake.hang(place)
-    timeouts = {"first_token_seconds": 100.5, "total_seconds": 1000}
-    call = asyncio.create_task(said(fake.provider(kind, timeouts=timeouts)))
-    await fake.until(lambda: fake.requests)
-    go_by(101)
-    with pytest.raises(TimedOut, match=r"longer than 100\.5 s to begin") as caught:
-        await call
-    assert (caught.value.wait, caught.value.seconds) == ("first_token", 100.5)
-    assert caught.value.provider == "acme"
-    await fake.until(lambda: fake.requests[0].aborted)
-    assert len(fake.requests) == 1
-
-
-@KINDS
-async def test_stalled_stream_times_out(fake, go_by, kind: str):
-    # The pause has us wait for the first token before we wait for the next.
-    fake.reply("Hello", " there", hang="mid_stream", pause_seconds=0.01)
-    timeouts = {"idle_seconds": 50, "first_token_seconds": 100, "total_seconds": 1000}
-    events = client.run("acme", fake.provider(kind, timeouts=timeouts), asking())
-    assert await anext(events) == TextDelta("Hello")
-    call = asyncio.create_task(anext(events))
-    await asyncio.sleep(0)
-    go_by(50)
-    with pytest.raises(TimedOut, match="to continue its reply") as caught:
-        await call
-    assert (caught.value.wait, caught.value.seconds) == ("idle", 50)
-    await fake.until(lambda: fake.requests[0].aborted)
-
-
-async def test_endless_stream_times_out(fake, go_by):
-    fake.reply(*["word"] * 10_000, pause_seconds=0.01)
-    timeouts = {"first_token_seconds": 500, "idle_seconds": 500, "total_seconds": 100}
-    heard = asyncio.Event()
-
-    async def listen() -> None:
-        async for _ in client.run("acme", fake.provider(timeouts=timeouts), asking()):
-            heard.set()
-
-    call = asyncio.create_task(listen())
-    await heard.wait()
-    go_by(100)
-    with pytest.raises(TimedOut) as caught:
-        await call
-    assert caught.value.wait == "total"
-    await fake.until(lambda: fake.requests[0].aborted)
-
-
-async def test_whole_reply_is_limited_by_total_timeout_only(fake):
-    fake.hang("headers")
-    timeouts = {"first_token_seconds": 0.01, "idle_seconds": 0.01, "total_seconds": 0.1}
-    with pytest.raises(TimedOut) as caught:
-        await said(fake.provider(timeouts=timeouts), asking(stream=False))
-    assert caught.value.wait == "total"
-
-
-async def test_slow_reader_does_not_cause_a_timeout(fake, monkeypatch):
-    loop, slow_seconds = asyncio.get_running_loop(), 0
-    time = loop.time
-    monkeypatch.setattr(loop, "time", lambda: time() + slow_seconds)
-    # The pause has us wait for the first token, and so set a timer.
-    fake.reply("a", "b", hang="mid_stream", pause_seconds=0.01)
-    events = client.run("acme", fake.provider(), asking())
-    assert await anext(events) == TextDelta("a")
-    slow_seconds = 100_000
-    # Every timer that is set goes off now.
-    await asyncio.sleep(0)
-    fake.release()
-    assert isinstance([event async for event in events][-1], TurnFinished)
-
-
-async def test_local_model_url_comes_from_the_environment(fake, monkeypatch):
-    monkeypatch.setenv("COULISSE_LOCAL_MODEL_URL", fake.base_url)
-    await said(ProviderConfig(kind="local"))
-    assert fake.requests[0].path == "/v1/chat/completions"
-    monkeypatch.delenv("COULISSE_LOCAL_MODEL_URL")
-    with pytest.raises(Unavailable, match=r"manage\.py start"):
-        await said(ProviderConfig(kind="local"))
-
-
-# The fake itself.
-
-
-def test_fake_provider_serves_synchronous_tests(fake):
-    async def call() -> None:
-        await said(fake.provider())
-        await client.close()
-
-    caller = threading.Thread(target=lambda: asyncio.run(call()))
-    caller.start()
-    fake.wait(lambda: fake.requests and fake.requests[0].answered)
-    caller.join()
-    with pytest.raises(TimeoutError):
-        fake.wait(lambda: len(fake.requests) > 1, 0.01)
-
-
-async def test_fake_provider_can_answer_by_request(fake):
-    fake.default = lambda request: ScriptedAnswer(
-        [request.body["messages"][-1]["content"]]
-    )
-    assert (await said(fake.provider()))[0] == TextDelta("Hi")
-
-
-@pytest.mark.parametrize("hang", ["first_token", None])
-def test_fake_provider_records_early_disconnects(fake, hang):
-    caller = socket.create_connection(("127.0.0.1", urlsplit(fake.root_url).port))
-
-    def reset(_request) -> ScriptedAnswer:
-        # Closed with a reset, so that writing is what fails.
-        linger = struct.pack("ii", 1, 0)
-        caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        caller.close()
-        return ScriptedAnswer(hang=hang)
-
-    fake.default = reset
-    body = b'{"stream": true}'
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
-    caller.sendall(head.encode() + body)
-    fake.wait(lambda: fake.requests and fake.requests[0].aborted)
-    assert len(fake.requests) == 1
-
-
-async def test_fake_provider_can_pause_between_chunks(fake):
-    fake.reply("a", "b", pause_seconds=0.001)
-    assert (await said(fake.provider()))[:2] == [TextDelta("a"), TextDelta("b")]

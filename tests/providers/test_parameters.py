@@ -3,8 +3,7 @@ import pytest
 from core.errors import Invalid
 from providers import registry
 from providers.config import KIND_NAMES, ProviderConfig
-
-from .conftest import asking, said
+from tests.providers.conftest import collect_events, model_request
 
 
 def of(kind: str) -> ProviderConfig:
@@ -52,14 +51,18 @@ def test_common_parameters_are_supported_everywhere(kind: str):
 
 async def test_unsupported_parameter_is_refused_before_any_call(fake):
     with pytest.raises(Invalid, match="does not support 'seed'") as caught:
-        await said(fake.provider("deepseek"), asking(parameters={"seed": 0}))
+        await collect_events(
+            fake.provider("deepseek"), model_request(parameters={"seed": 0})
+        )
     assert caught.value.param == "seed"
     assert caught.value.code == "unsupported_parameter"
     assert fake.requests == []
 
 
 async def test_unset_parameter_is_not_refused(fake):
-    await said(fake.provider("deepseek"), asking(parameters={"seed": None}))
+    await collect_events(
+        fake.provider("deepseek"), model_request(parameters={"seed": None})
+    )
     assert "seed" not in fake.requests[0].body
 
 
@@ -69,18 +72,22 @@ LIMITED = [kind for kind in KIND_NAMES if kind != "openai"]
 @pytest.mark.parametrize("kind", LIMITED)
 async def test_only_openai_accepts_store_true(fake, kind: str):
     with pytest.raises(Invalid, match="does not support 'store'") as caught:
-        await said(fake.provider(kind), asking(parameters={"store": True}))
+        await collect_events(
+            fake.provider(kind), model_request(parameters={"store": True})
+        )
     assert caught.value.param == "store"
     assert fake.requests == []
 
 
 @pytest.mark.parametrize("kind", LIMITED)
 async def test_store_false_is_accepted_and_not_sent(fake, kind: str):
-    await said(fake.provider(kind), asking(parameters={"store": False}))
+    await collect_events(
+        fake.provider(kind), model_request(parameters={"store": False})
+    )
     assert "store" not in fake.requests[0].body
 
 
 @pytest.mark.parametrize("store", [True, False])
 async def test_own_servers_receive_store(fake, store: bool):
-    await said(fake.provider(), asking(parameters={"store": store}))
+    await collect_events(fake.provider(), model_request(parameters={"store": store}))
     assert fake.requests[0].body["store"] is store

@@ -39,8 +39,9 @@ from tests.gateway.calls import (
 )
 from tests.gateway.security.test_private_details import assert_public
 from tests.gateway.turns.test_turn_record import the_turn
-from tests.providers import fault_server as faults
-from tests.providers.fault_server import CUT, HANG, FaultServer
+from tests.providers import faults
+from tests.providers.fault_server import FaultServer
+from tests.providers.faults import CUT, HANG
 
 pytestmark = pytest.mark.database
 

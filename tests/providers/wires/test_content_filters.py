@@ -5,8 +5,7 @@ import pytest
 
 from core.events import TextDelta, ToolCallDelta, TurnFinished
 from providers.errors import BrokenReply, ContentFiltered, KeyRefused, Overloaded
-
-from .conftest import asking, said
+from tests.providers.conftest import collect_events, model_request
 
 EITHER = pytest.mark.parametrize("stream", [True, False])
 BOTH = pytest.mark.parametrize("kind", ["openai", "anthropic"])
@@ -49,7 +48,7 @@ async def test_filter_refusal_by_status_is_recognised(
 ):
     fake.raw(orjson.dumps({"error": error}), status=status)
     with pytest.raises(ContentFiltered) as caught:
-        await said(fake.provider(kind), asking(stream=stream))
+        await collect_events(fake.provider(kind), model_request(stream=stream))
     assert caught.value.code == "content_filter"
     assert caught.value.provider == "acme"
     assert error["message"] in caught.value.message
@@ -61,7 +60,7 @@ async def test_filter_refusal_by_status_is_recognised(
 async def test_filter_message_without_code_is_recognised(fake, shape):
     fake.raw(shape % ANTHROPIC["message"], status=502)
     with pytest.raises(ContentFiltered, match="content filtering policy"):
-        await said(fake.provider())
+        await collect_events(fake.provider())
 
 
 @BOTH
@@ -70,7 +69,7 @@ async def test_filter_refusal_inside_a_reply_is_recognised(fake, kind, stream):
     error = ANTHROPIC if kind == "anthropic" else AZURE
     fake.reply(error=error)
     with pytest.raises(ContentFiltered):
-        await said(fake.provider(kind), asking(stream=stream))
+        await collect_events(fake.provider(kind), model_request(stream=stream))
 
 
 @BOTH
@@ -78,7 +77,7 @@ async def test_filter_refusal_inside_a_reply_is_recognised(fake, kind, stream):
 @pytest.mark.parametrize("pieces", [("Once ", "upon"), ()])
 async def test_filter_finish_reason_ends_a_reply(fake, kind, stream, pieces):
     fake.reply(*pieces, finish="content_filter")
-    events = await said(fake.provider(kind), asking(stream=stream))
+    events = await collect_events(fake.provider(kind), model_request(stream=stream))
     assert events[-1].reason == "content_filter"
     text = "".join(each.text for each in events if isinstance(each, TextDelta))
     assert text == "".join(pieces)
@@ -98,7 +97,7 @@ async def test_filter_finish_reason_ends_a_reply(fake, kind, stream, pieces):
 )
 async def test_gemini_finish_reasons_are_translated(fake, word, stream):
     fake.reply(finish=word)
-    events = await said(fake.provider("gemini"), asking(stream=stream))
+    events = await collect_events(fake.provider("gemini"), model_request(stream=stream))
     assert events[-1].reason == "content_filter"
 
 
@@ -108,53 +107,55 @@ EMPTY = {"object": "chat.completion", "choices": [], "usage": COUNT}
 
 async def test_gemini_empty_stream_is_a_blocked_prompt(fake):
     fake.default = fake.events(EMPTY)
-    (end,) = await said(fake.provider("gemini"))
+    (end,) = await collect_events(fake.provider("gemini"))
     assert (end.reason, end.usage.input_tokens) == ("content_filter", 9)
     fake.raw(b'{"choices": [], "usage": {"prompt_tokens": 9}}')
-    (end,) = await said(fake.provider("gemini"), asking(stream=False))
+    (end,) = await collect_events(fake.provider("gemini"), model_request(stream=False))
     assert (end.reason, end.usage.input_tokens) == ("content_filter", 9)
 
 
 async def test_stream_cut_before_text_is_not_a_block(fake):
     fake.events(EMPTY, done=False)
     with pytest.raises(BrokenReply):
-        await said(fake.provider("gemini", retries=0))
+        await collect_events(fake.provider("gemini", retries=0))
 
 
 async def test_stream_cut_after_usage_is_not_a_block(fake):
     words = {"choices": [{"index": 0, "delta": {"content": "Hi"}}]}
     fake.events(EMPTY, words, done=False)
     with pytest.raises(BrokenReply):
-        await said(fake.provider("gemini", retries=0))
+        await collect_events(fake.provider("gemini", retries=0))
 
 
 @EITHER
 async def test_empty_choices_of_other_kinds_are_a_broken_reply(fake, stream):
     fake.raw(b'{"choices": []}')
     with pytest.raises(BrokenReply):
-        await said(fake.provider(retries=0), asking(stream=stream))
+        await collect_events(fake.provider(retries=0), model_request(stream=stream))
     fake.events(EMPTY)
     with pytest.raises(BrokenReply):
-        await said(fake.provider(retries=0))
+        await collect_events(fake.provider(retries=0))
 
 
 @EITHER
 async def test_gemini_malformed_call_is_an_error(fake, stream):
     fake.reply(finish="MALFORMED_FUNCTION_CALL")
     with pytest.raises(Overloaded):
-        await said(fake.provider("gemini", retries=0), asking(stream=stream))
+        await collect_events(
+            fake.provider("gemini", retries=0), model_request(stream=stream)
+        )
 
 
 @EITHER
 async def test_refused_key_is_not_a_filter_refusal(fake, stream):
     fake.fail(403, "not allowed", metadata={"provider_name": "x"})
     with pytest.raises(KeyRefused):
-        await said(fake.provider(), asking(stream=stream))
+        await collect_events(fake.provider(), model_request(stream=stream))
 
 
 async def test_filtered_tool_call_is_dropped(fake):
     fake.call_tool("add", {"a": 1}, finish="content_filter")
-    events = await said(fake.provider())
+    events = await collect_events(fake.provider())
     assert any(isinstance(event, ToolCallDelta) for event in events)
     assert isinstance(events[-1], TurnFinished)
     assert events[-1].reason == "content_filter"

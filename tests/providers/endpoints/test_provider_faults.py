@@ -26,10 +26,10 @@ from providers.errors import (
     Unreachable,
 )
 from providers.transport import http_request
-
-from . import fault_server as faults
-from .conftest import asking, said
-from .fault_server import FAULTS, FaultServer
+from tests.providers import fault_server, faults
+from tests.providers.conftest import collect_events, model_request
+from tests.providers.fault_server import FaultServer
+from tests.providers.faults import FAULTS
 
 KINDS = pytest.mark.parametrize("kind", ["openai", "anthropic"])
 STREAMS = pytest.mark.parametrize("stream", [True, False])
@@ -124,7 +124,9 @@ def test_every_fault_has_an_expectation():
 
 @KINDS
 @pytest.mark.parametrize(("stream", "name"), ROWS)
-async def test_provider_faults_map_to_errors(server, pauses, go_by, kind, stream, name):
+async def test_provider_faults_map_to_errors(
+    server, pauses, skip_seconds, kind, stream, name
+):
     expected = (STREAMED if stream else WHOLE)[name]
     server.default = FAULTS[name]
     provider = server.provider(kind, timeouts=short(expected.wait, 100))
@@ -132,7 +134,7 @@ async def test_provider_faults_map_to_errors(server, pauses, go_by, kind, stream
 
     async def listen() -> None:
         async for event in client.run(
-            "acme", provider, asking(stream=stream), attempts
+            "acme", provider, model_request(stream=stream), attempts
         ):
             heard.extend([event.text] if isinstance(event, TextDelta) else [])
 
@@ -141,7 +143,7 @@ async def test_provider_faults_map_to_errors(server, pauses, go_by, kind, stream
         await server.until(lambda: server.requests)
         while "".join(heard) != expected.heard:  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0.001)
-        go_by(100)
+        skip_seconds(100)
     with pytest.raises(expected.error) as caught:
         await asyncio.wait_for(call, LEEWAY_SECONDS)
     error = caught.value
@@ -159,17 +161,17 @@ async def test_provider_faults_map_to_errors(server, pauses, go_by, kind, stream
 
 async def test_retry_after_is_respected(server, pauses):
     server.then(FAULTS["429 with Retry-After"])
-    await said(server.provider())
+    await collect_events(server.provider())
     assert 1 <= pauses[0] <= 1.5
 
 
 @KINDS
 @STREAMS
 async def test_valid_reply_succeeds(server, kind, stream):
-    events = await said(server.provider(kind), asking(stream=stream))
+    events = await collect_events(server.provider(kind), model_request(stream=stream))
     texts = [event.text for event in events if isinstance(event, TextDelta)]
     assert "".join(texts) == "Hello there"
-    assert server.requests[0].key == faults.KEY
+    assert server.requests[0].key == fault_server.KEY
 
 
 @STREAMS
@@ -186,15 +188,15 @@ async def test_valid_reply_succeeds(server, kind, stream):
 async def test_other_faults_map_to_errors(server, pauses, stream, fault, error):
     server.default = fault
     with pytest.raises(error):
-        await said(server.provider(), asking(stream=stream))
+        await collect_events(server.provider(), model_request(stream=stream))
     assert len(server.requests) == (3 if error is ProviderDisconnected else 1)
 
 
 async def test_kept_alive_connection_closed_by_server_is_retried(server, pauses):
     """As servers do that close idle connections just when we ask."""
     server.then(faults.reply(), faults.hang_up)
-    await said(server.provider())
-    await said(server.provider())
+    await collect_events(server.provider())
+    await collect_events(server.provider())
     assert len(server.requests) == 3
 
 
@@ -204,14 +206,16 @@ async def test_kept_alive_connection_closed_by_server_is_retried(server, pauses)
 async def test_refused_connection_names_the_base_url(pauses):
     remedy = r"check providers\.acme\.base_url"
     with faults.refused_port() as port, pytest.raises(Unreachable, match=remedy):
-        await said(at(f"http://127.0.0.1:{port}/v1"))
+        await collect_events(at(f"http://127.0.0.1:{port}/v1"))
     assert len(pauses) == 2
 
 
 async def test_unanswered_connection_times_out(pauses):
     attempts: list[Attempt] = []
     with faults.deaf_port() as port, pytest.raises(TimedOut) as caught:
-        await said(at(f"http://127.0.0.1:{port}/v1", "connect"), attempts=attempts)
+        await collect_events(
+            at(f"http://127.0.0.1:{port}/v1", "connect"), attempts=attempts
+        )
     assert caught.value.wait == "connect"
     assert len(attempts) == 3
     assert sum(attempt.seconds for attempt in attempts) < LEEWAY_SECONDS
@@ -219,20 +223,20 @@ async def test_unanswered_connection_times_out(pauses):
 
 async def test_unknown_host_name_is_unreachable(pauses):
     with faults.names(), pytest.raises(Unreachable, match="not known"):
-        await said(at(faults.NOWHERE))
+        await collect_events(at(faults.NOWHERE))
     assert len(pauses) == 2
 
 
 async def test_hanging_dns_lookup_times_out(pauses):
     with faults.names(hang=True), pytest.raises(TimedOut) as caught:
-        await said(at(faults.NOWHERE, "connect", retries=0))
+        await collect_events(at(faults.NOWHERE, "connect", retries=0))
     assert caught.value.wait == "connect"
 
 
 async def test_untrusted_certificate_is_reported(pauses):
     reason = r"TLS failed.*CERTIFICATE_VERIFY_FAILED"
     with FaultServer(secure=True) as server, pytest.raises(Unreachable, match=reason):
-        await said(server.provider())
+        await collect_events(server.provider())
     assert (pauses, server.requests) == ([], [])
 
 
@@ -241,7 +245,7 @@ async def test_plain_http_server_for_https_is_reported(pauses):
     with FaultServer(greeting=in_the_clear) as server:
         insecure = at(f"https://127.0.0.1:{server.port}/v1")
         with pytest.raises(Unreachable, match="TLS failed"):
-            await said(insecure)
+            await collect_events(insecure)
     assert pauses == []
 
 
@@ -249,7 +253,7 @@ async def test_hanging_tls_handshake_times_out():
     with FaultServer(greeting=(faults.HANG,)) as server:
         address = f"https://127.0.0.1:{server.port}/v1"
         with pytest.raises(TimedOut) as caught:
-            await said(at(address, "connect", retries=0))
+            await collect_events(at(address, "connect", retries=0))
         assert caught.value.wait == "connect"
 
 
@@ -261,7 +265,9 @@ async def test_slow_headers_time_out(server, stream):
     server.default = faults.slow_headers(0.02)
     wait = "first_token" if stream else "total"
     with pytest.raises(TimedOut) as caught:
-        await said(server.provider(timeouts=short(wait)), asking(stream=stream))
+        await collect_events(
+            server.provider(timeouts=short(wait)), model_request(stream=stream)
+        )
     assert caught.value.wait == wait
     await server.until(lambda: server.open == 0)
 
@@ -273,7 +279,7 @@ async def test_slow_body_times_out(server, kind, stream):
     server.default = faults.trickle(0.02)
     provider = server.provider(kind, timeouts=short("total"))
     with pytest.raises(TimedOut) as caught:
-        await said(provider, asking(stream=stream))
+        await collect_events(provider, model_request(stream=stream))
     assert caught.value.wait == "total"
     await server.until(lambda: server.open == 0)
 
@@ -282,7 +288,7 @@ async def test_status_counts_when_the_error_body_hangs(server, monkeypatch):
     monkeypatch.setattr(http_request, "ERROR_BODY_SECONDS", 0.05)
     server.default = faults.unexplained(503)
     with pytest.raises(Overloaded):
-        await said(server.provider(retries=0))
+        await collect_events(server.provider(retries=0))
     await server.until(lambda: server.open == 0)
 
 
@@ -290,7 +296,7 @@ async def test_error_body_in_two_chunks_is_read_completely(server):
     error = {"code": "insufficient_quota", "message": "You have spent it all."}
     server.default = faults.split_status(429, {"error": error})
     with pytest.raises(OutOfCredit):
-        await said(server.provider(retries=0))
+        await collect_events(server.provider(retries=0))
 
 
 async def test_retries_end_at_the_total_timeout(server):
@@ -298,14 +304,14 @@ async def test_retries_end_at_the_total_timeout(server):
     server.default = faults.status(503, retry_after=0.6)
     started = time.monotonic()
     with pytest.raises(Overloaded):
-        await said(server.provider(retries=10, timeouts={"total_seconds": 1}))
+        await collect_events(server.provider(retries=10, timeouts={"total_seconds": 1}))
     assert time.monotonic() - started < LEEWAY_SECONDS
     assert len(server.requests) <= 2
 
 
 async def test_cancelled_call_closes_a_hanging_connection(server):
     server.default = faults.silence
-    task = asyncio.create_task(said(server.provider()))
+    task = asyncio.create_task(collect_events(server.provider()))
     await server.until(lambda: server.requests)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

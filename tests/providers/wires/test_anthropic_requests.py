@@ -1,64 +1,31 @@
-"""The Anthropic wire, over real HTTP."""
+"""Requests of the Anthropic wire."""
 
 import pytest
 
 from core.errors import Invalid
-from core.events import (
-    ReasoningBlock,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-    TurnFinished,
-    Usage,
-)
 from core.messages import Message, Reasoning, ToolCall
-from providers import client
-from providers.errors import BrokenReply, Overloaded, RequestRefused
 from providers.wires.anthropic_body import (
     CACHE_SYSTEM_CHARS,
     DEFAULT_MAX_TOKENS,
     THINKING_BUDGETS,
-    build_body,
     has_adaptive_thinking,
 )
-
-from .conftest import asking, said
-
-PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}}}
-TOOL = {
-    "type": "function",
-    "function": {"name": "add", "description": "Adds.", "parameters": PARAMETERS},
-}
-OLD = "claude-sonnet-4-5-20250929"
-NEW = "claude-opus-4-7"
-PIXEL = "data:image/png;base64,iVBORw0KGgo="
-
-
-def body(*messages: Message, model: str = "the-model", **fields):
-    call = asking(messages=messages or [Message("user", "Hi")], **fields)
-    return build_body(call) | ({} if model == "the-model" else {"model": model})
-
-
-def given(model: str = OLD, **parameters):
-    call = asking(parameters=parameters)
-    return build_body(type(call)(model, call.messages, parameters=parameters))
-
-
-def refused(*messages: Message, **fields) -> Invalid:
-    with pytest.raises(Invalid) as caught:
-        body(*messages, **fields)
-    return caught.value
-
-
-def text(words: str):
-    return {"type": "text", "text": words}
-
-
-# What is sent.
+from tests.providers.conftest import collect_events, model_request
+from tests.providers.wires.anthropic_samples import (
+    NEW,
+    OLD,
+    PARAMETERS,
+    PIXEL,
+    TOOL,
+    body,
+    given,
+    refused,
+    text,
+)
 
 
 async def test_request_has_the_url_headers_and_body_of_the_api(fake):
-    await said(fake.provider("anthropic"), asking(user="u-1"))
+    await collect_events(fake.provider("anthropic"), model_request(user="u-1"))
     request = fake.requests[0]
     assert (request.method, request.path) == ("POST", "/v1/messages")
     assert request.headers["x-api-key"] == "sk-fake-0123456789"
@@ -142,7 +109,7 @@ def test_tool_loop_sends_reasoning_and_results_first():
     ]
 
 
-def picture(url: str):
+def image_part(url: str):
     return {"type": "image_url", "image_url": {"url": url}}
 
 
@@ -153,11 +120,11 @@ async def test_tool_images_are_sent_in_their_results(fake, stream: bool):
     messages = [
         Message("user", "Look"),
         Message("assistant", tool_calls=calls),
-        Message("tool", [text("Here:"), picture(PIXEL)], tool_call_id="1"),
-        Message("tool", [picture(jpeg)], tool_call_id="2"),
+        Message("tool", [text("Here:"), image_part(PIXEL)], tool_call_id="1"),
+        Message("tool", [image_part(jpeg)], tool_call_id="2"),
     ]
-    call = asking(messages=messages, stream=stream)
-    await said(fake.provider("anthropic"), call)
+    call = model_request(messages=messages, stream=stream)
+    await collect_events(fake.provider("anthropic"), call)
     png = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
     jpeg = {"type": "base64", "media_type": "image/jpeg", "data": "/9j/"}
     assert fake.bodies[-1]["messages"][2]["content"] == [
@@ -177,9 +144,9 @@ async def test_tool_images_are_sent_in_their_results(fake, stream: bool):
 @pytest.mark.parametrize(
     ("part", "becomes"),
     [
-        (picture("data:image/svg+xml;base64,PA=="), "(image/svg+xml, not shown)"),
-        (picture("data:image/png,x"), "(an image, not shown)"),
-        (picture("ftp://x.test/a.png"), "(an image, not shown)"),
+        (image_part("data:image/svg+xml;base64,PA=="), "(image/svg+xml, not shown)"),
+        (image_part("data:image/png,x"), "(an image, not shown)"),
+        (image_part("ftp://x.test/a.png"), "(an image, not shown)"),
         ({"type": "input_audio", "input_audio": {}}, "(input_audio, not shown)"),
     ],
 )
@@ -362,180 +329,3 @@ def test_adaptive_thinking_is_detected_by_model(model: str, chooses: bool):
 def test_extra_body_overrides_everything():
     assert body(extra_body={"top_k": 0, "stream": False})["top_k"] == 0
     assert body(extra_body={"stream": False})["stream"] is False
-
-
-# What is read.
-
-
-@pytest.mark.parametrize("stream", [True, False])
-async def test_stream_of_a_whole_turn_is_read(fake, stream: bool):
-    count = Usage(19, 5, cache_read_tokens=4, cache_write_tokens=8)
-    fake.reply("Hel", "lo", reasoning=["h", "m"], usage=count)
-    events = await said(fake.provider("anthropic"), asking(stream=stream))
-
-    def spoken(kind):
-        return "".join(event.text for event in events if isinstance(event, kind))
-
-    assert spoken(TextDelta) == "Hello"
-    assert spoken(ReasoningDelta) == "hm"
-    assert ReasoningBlock(Reasoning("hm", "signed")) in events
-    assert events[-1] == TurnFinished("stop", count)
-
-
-@pytest.mark.parametrize("stream", [True, False])
-async def test_parallel_tool_calls_are_read(fake, stream: bool):
-    fake.reply("So:", tool_calls=[("add", {"a": 1}), ("now", {})])
-    events = await said(fake.provider("anthropic"), asking(stream=stream))
-    calls = [event for event in events if isinstance(event, ToolCallDelta)]
-    first = [(call.index, call.id, call.name) for call in calls if call.name]
-    assert first == [(0, "toolu_0", "add"), (1, "toolu_1", "now")]
-    assert "".join(c.arguments for c in calls if c.index == 0) == '{"a":1}'
-    assert events[-1].reason == "tool_calls"
-
-
-def stream_of(*events) -> str:
-    frames = []
-    for event in events:
-        data = str(event).replace("'", '"')
-        frames.append(f"event: {event['type']}\ndata: {data}\n\n")
-    return "".join(frames)
-
-
-def delta(**fields):
-    return {"type": "content_block_delta", "index": 0, "delta": fields}
-
-
-def start(**fields):
-    return {"type": "content_block_start", "index": 0, "content_block": fields}
-
-
-STOP = {"type": "content_block_stop", "index": 0}
-END = {"type": "message_stop"}
-
-
-def ended(reason: str, **usage: int):
-    return {
-        "type": "message_delta",
-        "delta": {"stop_reason": reason},
-        "usage": usage,
-    }
-
-
-async def read(fake, *events):
-    fake.raw(stream_of(*events), content_type="text/event-stream")
-    return await said(fake.provider("anthropic", retries=0))
-
-
-@pytest.mark.parametrize(
-    ("word", "reason"),
-    [
-        ("end_turn", "stop"),
-        ("stop_sequence", "stop"),
-        ("pause_turn", "stop"),
-        ("max_tokens", "length"),
-        ("model_context_window_exceeded", "length"),
-        ("tool_use", "tool_calls"),
-        ("refusal", "content_filter"),
-        ("something_new", "stop"),
-    ],
-)
-async def test_finish_reasons_are_translated(fake, word: str, reason: str):
-    assert (await read(fake, ended(word), END))[-1].reason == reason
-
-
-async def test_last_usage_replaces_the_first(fake):
-    begin = {
-        "type": "message_start",
-        "message": {"usage": {"input_tokens": 3, "output_tokens": 1}},
-    }
-    events = await read(fake, begin, ended("end_turn", output_tokens=9), END)
-    assert events[-1].usage == Usage(3, 9)
-
-
-@pytest.mark.parametrize(
-    ("counted", "expected"),
-    [
-        ({"input_tokens": -3, "output_tokens": 9}, Usage(0, 9)),
-        ({"input_tokens": "3", "output_tokens": 9.0}, Usage(0, 9)),
-        ({"input_tokens": 3, "output_tokens": 10**19}, Usage(3, 0)),
-        (
-            {"input_tokens": 2**31 - 1, "cache_creation_input_tokens": 8},
-            Usage(2**31 - 1, 0, cache_write_tokens=8),
-        ),
-        ({"cache_read_input_tokens": 4}, Usage(4, 0, cache_read_tokens=4)),
-        (
-            {"output_tokens": 9, "output_tokens_details": {"thinking_tokens": 6}},
-            Usage(0, 9, reasoning_tokens=6),
-        ),
-        ({"output_tokens": 9, "output_tokens_details": [6]}, Usage(0, 9)),
-        ({"input_tokens": [3], "service_tier": "standard"}, None),
-        (7, None),
-    ],
-)
-async def test_only_valid_usage_counts_are_read(fake, counted, expected):
-    end = {"type": "message_delta", "delta": {}, "usage": counted}
-    assert (await read(fake, end, END))[-1].usage == expected
-
-
-async def test_redacted_thinking_is_kept_for_the_next_call(fake):
-    hidden = start(type="redacted_thinking", data="x1")
-    signed = [
-        start(type="thinking", thinking=""),
-        delta(type="signature_delta", signature="s"),
-    ]
-    events = await read(fake, hidden, STOP, *signed, STOP, END)
-    assert [event.block for event in events[:2]] == [
-        Reasoning("", redacted="x1"),
-        Reasoning("", "s"),
-    ]
-
-
-async def test_unknown_events_are_ignored(fake):
-    events = await read(
-        fake,
-        {"type": "ping"},
-        start(type="tool_use", id="0", name="now"),
-        STOP,
-        start(type="server_tool_use", id="1", name="web_search"),
-        delta(type="input_json_delta", partial_json="1"),
-        STOP,
-        delta(type="citations_delta", citation=1),
-        {"type": "news"},
-        delta(type="text_delta", text="Hi"),
-        END,
-    )
-    assert events == [
-        ToolCallDelta(0, "0", "now"),
-        TextDelta("Hi"),
-        TurnFinished("stop", None),
-    ]
-
-
-@pytest.mark.parametrize("pieces", [(), ("Hello",)])
-async def test_unterminated_stream_is_an_error(fake, pieces):
-    fake.reply(*pieces, unterminated=True)
-    with pytest.raises(BrokenReply, match="is incomplete"):
-        await said(fake.provider("anthropic", retries=0))
-
-
-async def test_error_in_the_stream_is_raised_after_the_text(fake):
-    fake.reply("Hel", error={"type": "overloaded_error", "message": "Overloaded"})
-    events = client.run("acme", fake.provider("anthropic"), asking())
-    assert await anext(events) == TextDelta("Hel")
-    with pytest.raises(Overloaded, match="Overloaded"):
-        await anext(events)
-
-
-async def test_refused_request_mid_stream_is_a_client_error(fake):
-    error = {"type": "invalid_request_error", "message": "prompt is too long: 9 > 5"}
-    fake.reply(error=error)
-    with pytest.raises(RequestRefused) as caught:
-        await said(fake.provider("anthropic"))
-    assert caught.value.code == "context_length_exceeded"
-
-
-@pytest.mark.parametrize("reply", ["[]", "{}", '{"content": null}', "nonsense"])
-async def test_invalid_whole_reply_is_an_error(fake, reply: str):
-    fake.raw(reply)
-    with pytest.raises(BrokenReply):
-        await said(fake.provider("anthropic", retries=0), asking(stream=False))

@@ -1,7 +1,6 @@
-"""What calls cost, against bills reckoned by hand and against the list's own sums."""
+"""Costs of calls, compared with manual sums and with the price library."""
 
 import logging
-import socket
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from config.sections import Config
 from core.events import Usage
 from providers.config import PROVIDERS, ProviderConfig
-from providers.pricing import call_costs, price_list
+from providers.pricing import call_costs
 from providers.pricing.config import PRICES, Price
 from providers.resilience.error_mapping import ProviderSource
 from providers.wires.anthropic import AnthropicWire
@@ -26,7 +25,7 @@ MICRO = Decimal(1_000_000)
 
 
 def config(given: dict[str, Any] | None = None, **elsewhere: str) -> Config:
-    """A provider of each kind, and others at addresses of their own."""
+    """Return a config with a provider of each kind, and others at given URLs."""
     kinds = ("anthropic", "cohere", "deepseek", "gemini", "groq", "local", "openai")
     providers = {
         name: ProviderConfig.model_validate({"kind": name, "api_key": "key"})
@@ -36,11 +35,11 @@ def config(given: dict[str, Any] | None = None, **elsewhere: str) -> Config:
         providers[name] = ProviderConfig.model_validate(
             {"kind": "openai", "base_url": url}
         )
-    own = {
+    prices = {
         provider: {model: Price(**price) for model, price in models.items()}
         for provider, models in (given or {}).items()
     }
-    values = {PROVIDERS.key: providers, PRICES.key: own}
+    values = {PROVIDERS.key: providers, PRICES.key: prices}
     return Config(Path("coulisse.yaml"), values)
 
 
@@ -48,7 +47,7 @@ PLAIN = config()
 
 
 @pytest.fixture(autouse=True)
-def _nothing_was_warned_of(monkeypatch):
+def _no_warnings_logged(monkeypatch):
     monkeypatch.setattr(call_costs, "_warned", set())
 
 
@@ -61,7 +60,7 @@ def anthropic_usage(raw: dict[str, int]) -> Usage:
     return found
 
 
-# Bills by hand: a dollar per million tokens is a micro-dollar per token.
+# Manual sums: a dollar per million tokens is a micro-dollar per token.
 
 
 def test_openai_cached_tokens_cost_half():
@@ -195,7 +194,7 @@ def test_dated_model_name_has_the_price_of_its_model(dated, plain):
     assert call_costs.call_cost(PLAIN, "openai", dated, used) == known
 
 
-# The list's own reckoning is the second opinion.
+# Comparison with the price library.
 
 LISTED = [
     ("anthropic", "anthropic", "claude-haiku-4-5-20251001"),
@@ -241,7 +240,7 @@ def test_costs_equal_those_of_the_price_library(
     assert ours == round(theirs.total_price * MICRO)
 
 
-# Elsewhere
+# Other addresses.
 
 
 @pytest.mark.parametrize(
@@ -295,7 +294,7 @@ def test_local_model_costs_nothing():
     assert call_costs.estimate_cost(PLAIN, "local", "anything", 1_000, 100) == 0
 
 
-# The file's word
+# Prices of the YAML.
 
 
 def test_yaml_price_overrides_the_list():
@@ -342,7 +341,7 @@ def test_configuration_change_applies_prices_at_once():
         assert call_costs.call_cost(two, "openai", "m", Usage(1, 0)) == 2
 
 
-# Estimates
+# Estimates.
 
 
 def test_estimate_uses_the_most_expensive_token_price():
@@ -362,7 +361,7 @@ def test_estimate_uses_price_tiers():
     )
 
 
-# Being told
+# Warnings.
 
 
 def test_unknown_price_is_logged_once(caplog):
@@ -371,34 +370,11 @@ def test_unknown_price_is_logged_once(caplog):
             call_costs.call_cost(PLAIN, "openai", "gpt-imaginary", Usage(1, 1))
             call_costs.estimate_cost(PLAIN, "openai", "gpt-imaginary", 1, 1)
         call_costs.call_cost(PLAIN, "openai", "gpt-other", Usage(1, 1))
-    of_it = [record for record in caplog.records if record.name == call_costs.__name__]
-    told = [record.getMessage() for record in of_it]
-    assert len(told) == 2
-    assert "gpt-imaginary of provider 'openai'" in told[0]
-    assert "under prices:" in told[0]
-
-
-def test_price_list_is_read_without_network(monkeypatch):
-    def refuse(*_, **__):
-        raise AssertionError("a socket was opened")
-
-    monkeypatch.setattr(socket, "socket", refuse)
-    monkeypatch.setattr(socket, "create_connection", refuse)
-    price_list.load_snapshot.cache_clear()
-    assert (
-        call_costs.call_cost(config(), "openai", "gpt-4o-mini", Usage(1_000, 0)) == 150
-    )
-    assert not price_list.load_snapshot().from_auto_update
-
-
-def test_endpoints_with_equal_prices_have_that_price():
-    def host(*urls: str) -> Config:
-        endpoints = [{"base_url": url} for url in urls]
-        given = {"kind": "openai", "endpoints": endpoints, "api_key": "key"}
-        values = {PROVIDERS.key: {"p": ProviderConfig.model_validate(given)}}
-        return Config(Path("coulisse.yaml"), values)
-
-    own, azure = "https://api.openai.com/v1", "https://x.openai.azure.com/openai/v1"
-    same, unlike = host(own, azure), host(own, "http://localhost:11434/v1")
-    assert call_costs.call_cost(same, "p", "gpt-4o-mini", Usage(1_000, 0)) == 150
-    assert call_costs.call_cost(unlike, "p", "gpt-4o-mini", Usage(1_000, 0)) is None
+    messages = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == call_costs.__name__
+    ]
+    assert len(messages) == 2
+    assert "gpt-imaginary of provider 'openai'" in messages[0]
+    assert "under prices:" in messages[0]

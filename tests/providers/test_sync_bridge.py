@@ -10,8 +10,7 @@ import pytest
 
 from providers import client, sync_bridge
 from testing.scripted_provider import FakeProvider
-
-from .conftest import said
+from tests.providers.conftest import collect_events
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +106,7 @@ async def test_run_sync_refuses_to_block_an_event_loop():
 
 def test_connections_are_kept_between_calls():
     async def call() -> int:
-        return len(await said(fake.provider()))
+        return len(await collect_events(fake.provider()))
 
     with FakeProvider() as fake:
         for _ in range(3):

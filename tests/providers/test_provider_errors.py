@@ -1,29 +1,16 @@
-"""Whatever a provider does, it is one of our errors, and says no secret."""
+"""Error statuses and error objects of providers map to our errors, without secrets."""
 
-import asyncio
 import contextlib
-import errno
-import inspect
-import socket
-import ssl
 import traceback
 
-import aiohttp
 import orjson
 import pytest
-from aiohttp import http_exceptions
-from aiohttp.client_exceptions import UnixClientConnectorError
-from aiohttp.client_reqrep import ConnectionKey, RequestInfo
-from multidict import CIMultiDict, CIMultiDictProxy
-from pydantic import SecretStr
-from yarl import URL
 
 from core.errors import CoulisseError, Invalid, Upstream
 from providers.config import ProviderConfig
 from providers.errors import (
     BrokenReply,
     KeyRefused,
-    LocalModelDown,
     ModelUnknown,
     OutOfCredit,
     Overloaded,
@@ -31,13 +18,10 @@ from providers.errors import (
     ProviderFailed,
     RateLimited,
     RequestRefused,
-    TimedOut,
-    Unreachable,
 )
 from providers.resilience import error_mapping
 from providers.resilience.error_mapping import ProviderSource
-
-from .conftest import asking, said
+from tests.providers.conftest import collect_events, model_request
 
 SECRET = "sk-very-secret-0123456789"
 TEAM_KEY = "q7Vd2mXw9Lr4TzK8bNf3HcYs"
@@ -49,151 +33,6 @@ ACME = ProviderConfig(
     headers={"X-Team": TEAM},
 )
 SOURCE = ProviderSource("acme", ACME, "the-model")
-
-
-# Foreign exceptions.
-
-
-def family(root: type[BaseException]) -> set[type[BaseException]]:
-    return {root}.union(*(family(child) for child in root.__subclasses__()))
-
-
-def headers() -> CIMultiDictProxy[str]:
-    return CIMultiDictProxy(CIMultiDict({"Authorization": f"Bearer {SECRET}"}))
-
-
-KEY = ConnectionKey("model.test", 443, True, True, None, None, None)
-REQUEST = RequestInfo(URL("http://model.test"), "POST", headers())
-
-
-# How their libraries make them; the first that fits.
-EXAMPLES = [
-    (
-        aiohttp.ClientConnectorCertificateError,
-        (KEY, ssl.SSLCertVerificationError("self-signed")),
-    ),
-    (UnixClientConnectorError, ("/tmp/socket", KEY, OSError(errno.ENOENT, "gone"))),
-    (aiohttp.ClientConnectorError, (KEY, OSError(errno.ECONNREFUSED, "refused"))),
-    (aiohttp.ServerFingerprintMismatch, (b"a", b"b", "model.test", 443)),
-    (aiohttp.ClientResponseError, (REQUEST, ())),
-    (aiohttp.InvalidURL, ("http://", "no host")),
-    (aiohttp.ClientError, ("odd",)),
-    (http_exceptions.LineTooLong, (b"line", 10)),
-    (http_exceptions.InvalidHeader, (b"header",)),
-    (http_exceptions.BadHttpMethod, ("SEND",)),
-    (http_exceptions.BadStatusLine, ("odd",)),
-    (http_exceptions.BadHttpMessage, ("odd",)),
-    (http_exceptions.HttpProcessingError, ()),
-    (UnicodeDecodeError, ("utf-8", b"\xff", 0, 1, "bad")),
-    (UnicodeEncodeError, ("idna", "x", 0, 1, "bad")),
-    (orjson.JSONDecodeError, ("bad", "{", 0)),
-    (asyncio.IncompleteReadError, (b"", 1)),
-    (OSError, (errno.EIO, f"broken while sending {SECRET}")),
-]
-
-
-def example(kind: type[BaseException]) -> BaseException:
-    made = (make for parent, make in EXAMPLES if issubclass(kind, parent))
-    return kind(*next(made, ("odd",)))
-
-
-FAMILIES = {
-    aiohttp.ClientError,
-    http_exceptions.HttpProcessingError,
-    http_exceptions.PayloadEncodingError,
-    ConnectionError,
-    TimeoutError,
-    socket.gaierror,
-    ssl.SSLError,
-    asyncio.IncompleteReadError,
-    orjson.JSONDecodeError,
-    UnicodeDecodeError,
-    UnicodeEncodeError,
-}
-FOREIGN = sorted(
-    {
-        kind
-        for root in FAMILIES
-        for kind in family(root)
-        if kind.__module__.startswith(
-            ("aiohttp", "builtins", "ssl", "socket", "asyncio")
-        )
-        or root is orjson.JSONDecodeError
-    },
-    key=lambda kind: (kind.__module__, kind.__qualname__),
-)
-
-
-@pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: kind.__qualname__)
-def test_every_transport_exception_is_mapped(kind):
-    exc = example(kind)
-    assert isinstance(exc, error_mapping.TRANSPORT_ERRORS)
-    error = error_mapping.from_exception(SOURCE, exc)
-    assert isinstance(error, ProviderFailed)
-    assert error.provider == "acme"
-    assert "acme" in error.message
-    assert SECRET not in error.message
-
-
-def test_aiohttp_client_errors_are_all_mapped():
-    client_errors = {
-        kind
-        for _, kind in inspect.getmembers(aiohttp, inspect.isclass)
-        if issubclass(kind, aiohttp.ClientError)
-    }
-    assert client_errors <= set(FOREIGN)
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected", "retryable"),
-    [
-        (aiohttp.ClientConnectorError, Unreachable, True),
-        (aiohttp.ClientConnectorDNSError, Unreachable, True),
-        (aiohttp.ClientConnectorCertificateError, Unreachable, False),
-        (aiohttp.InvalidURL, Unreachable, False),
-        (aiohttp.ConnectionTimeoutError, TimedOut, True),
-        (aiohttp.ServerDisconnectedError, ProviderDisconnected, True),
-        (aiohttp.ClientPayloadError, ProviderDisconnected, True),
-        (ConnectionResetError, ProviderDisconnected, True),
-        (aiohttp.ClientResponseError, BrokenReply, False),
-        (http_exceptions.BadStatusLine, BrokenReply, False),
-        (orjson.JSONDecodeError, BrokenReply, False),
-    ],
-)
-def test_exceptions_map_to_specific_errors(kind, expected, retryable: bool):
-    error = error_mapping.from_exception(SOURCE, example(kind))
-    assert type(error) is expected
-    assert error.retryable is retryable
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"api_key": SecretStr(f"{SECRET}\nX-Two: b")},
-        {"base_url": "http://ada:hush@127.0.0.1:1/v1"},
-        {"base_url": "http://[127.0.0.1/v1"},
-        {"base_url": "http://127.0.0.1:99999/v1"},
-    ],
-    ids=repr,
-)
-async def test_unsendable_request_is_a_coulisse_error(fake, fields):
-    # Past what the configuration refuses.
-    provider = fake.provider(retries=0).model_copy(update=fields)
-    with pytest.raises(Unreachable) as caught:
-        await said(provider)
-    assert caught.value.retryable is False
-    assert SECRET not in caught.value.message
-    assert "hush" not in caught.value.message
-
-
-@pytest.mark.parametrize(
-    "kind", [RequestRefused, LocalModelDown, *sorted(family(ProviderFailed), key=str)]
-)
-def test_every_error_has_a_retryable_flag(kind):
-    assert isinstance(kind("odd").retryable, bool)
-
-
-# HTTP statuses.
 
 
 @pytest.mark.parametrize("status", [*range(300, 600)])
@@ -302,7 +141,7 @@ def test_gemini_400_for_a_wrong_key_is_a_refused_key():
 async def test_stream_error_objects_map_to_specific_errors(fake, error, expected):
     fake.events({"error": error})
     with pytest.raises(CoulisseError) as caught:
-        await said(fake.provider(retries=0))
+        await collect_events(fake.provider(retries=0))
     assert type(caught.value) is expected
 
 
@@ -310,14 +149,14 @@ async def test_stream_error_objects_map_to_specific_errors(fake, error, expected
 async def test_error_object_with_status_200_is_an_error(fake, stream: bool):
     fake.raw('{"error": {"message": "sorry", "type": "server_error"}}')
     with pytest.raises(Overloaded, match="sorry"):
-        await said(fake.provider(retries=0), asking(stream=stream))
+        await collect_events(fake.provider(retries=0), model_request(stream=stream))
 
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_html_page_is_a_broken_reply(fake, stream: bool):
     fake.raw("<html>Welcome</html>", content_type="text/html")
     with pytest.raises(BrokenReply, match=r"providers\.acme\.base_url"):
-        await said(fake.provider(), asking(stream=stream))
+        await collect_events(fake.provider(), model_request(stream=stream))
 
 
 @pytest.mark.parametrize("data", ["{", '{"choices": [', "null", "[]", "\ud83d"])
@@ -325,20 +164,20 @@ async def test_broken_json_in_a_stream_is_an_error(fake, data: str):
     body = b"data: " + data.encode(errors="surrogatepass") + b"\n\n"
     fake.raw(body, content_type="text/event-stream")
     with pytest.raises(Upstream):
-        await said(fake.provider(retries=0))
+        await collect_events(fake.provider(retries=0))
 
 
 @pytest.mark.parametrize("place", ["headers", "first_token", "mid_stream"])
 async def test_cut_connection_is_an_error(fake, place):
     fake.cut(place)
     with pytest.raises(ProviderDisconnected, match="broke the connection"):
-        await said(fake.provider(retries=0))
+        await collect_events(fake.provider(retries=0))
 
 
 async def test_truncated_whole_reply_is_an_error(fake):
     fake.cut("mid_stream")
     with pytest.raises(ProviderDisconnected):
-        await said(fake.provider(retries=0), asking(stream=False))
+        await collect_events(fake.provider(retries=0), model_request(stream=False))
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
@@ -347,7 +186,7 @@ async def test_endless_reply_is_an_error(fake, monkeypatch, kind: str, stream: b
     monkeypatch.setattr(error_mapping, "MAX_REPLY_BYTES", 64 * 1024)
     fake.reply(*["word " * 1000] * 20)
     with pytest.raises(BrokenReply, match=r"is longer than 0\.0625 MiB") as caught:
-        await said(fake.provider(kind), asking(stream=stream))
+        await collect_events(fake.provider(kind), model_request(stream=stream))
     assert caught.value.retryable is False
     assert len(fake.requests) == 1
 
@@ -357,7 +196,7 @@ async def test_endless_event_is_an_error(fake, monkeypatch, body: str):
     monkeypatch.setattr(error_mapping, "MAX_REPLY_BYTES", 999)
     fake.raw(body, content_type="text/event-stream")
     with pytest.raises(BrokenReply, match="is longer than"):
-        await said(fake.provider(retries=0))
+        await collect_events(fake.provider(retries=0))
 
 
 WRONG = [
@@ -390,14 +229,16 @@ async def test_json_of_another_shape_is_a_broken_reply(
     else:
         fake.raw(orjson.dumps(payload))
     with contextlib.suppress(Upstream):
-        assert await said(fake.provider(kind, retries=0), asking(stream=stream))
+        assert await collect_events(
+            fake.provider(kind, retries=0), model_request(stream=stream)
+        )
 
 
 async def test_error_beside_choices_keeps_its_message(fake):
     choice = {"delta": {"content": ""}, "finish_reason": "error"}
     fake.events({"error": {"message": "gave up", "code": 502}, "choices": [choice]})
     with pytest.raises(Overloaded, match="gave up"):
-        await said(fake.provider(retries=0))
+        await collect_events(fake.provider(retries=0))
 
 
 # Secrets.
@@ -410,7 +251,7 @@ async def test_errors_show_no_secrets(fake, kind: str, status: int, caplog):
     fake.fail(status, words, code=SECRET, param=SECRET)
     provider = fake.provider(kind, api_key=SECRET, headers={"X-Team": TEAM}, retries=0)
     with pytest.raises(CoulisseError) as caught:
-        await said(provider)
+        await collect_events(provider)
     error = caught.value
     shown = "".join(traceback.format_exception(error)) + caplog.text
     shown += f"{error!r} {error.code} {getattr(error, 'param', '')}"
@@ -422,5 +263,5 @@ async def test_errors_show_no_secrets(fake, kind: str, status: int, caplog):
 async def test_refused_key_error_names_the_setting(fake, status: int):
     fake.fail(status, "the provider's own words")
     with pytest.raises(KeyRefused, match=r"check providers\.acme\.api_key") as caught:
-        await said(fake.provider())
+        await collect_events(fake.provider())
     assert "own words" not in caught.value.message
