@@ -13,7 +13,7 @@ from config.starters import starter_file
 
 pytestmark = pytest.mark.usefixtures("real_sections")
 
-EXAMPLES = sorted((Path(settings.BASE_DIR) / "examples").glob("*.yaml"))
+EXAMPLES = sorted((Path(settings.BASE_DIR) / "examples").glob("*/*.yaml"))
 SHIPPED = [*EXAMPLES, *sorted(starter_file.TEMPLATES.glob("*.yaml"))]
 
 
@@ -25,7 +25,7 @@ def shipped(request, monkeypatch):
 
 
 def test_examples_exist():
-    assert len(EXAMPLES) >= 4
+    assert len(EXAMPLES) >= 18
 
 
 def test_examples_load(shipped):

@@ -21,7 +21,7 @@ BLOCKS: dict[str, type[BaseModel]] = {"fmt": FmtConfig, "sqlite": SqliteConfig}
 @pytest.fixture
 def read(tmp_path) -> Callable[[str], TelemetryConfig]:
     def read(text: str) -> TelemetryConfig:
-        base = (BASE / "examples/local.yaml").read_text()
+        base = (BASE / "examples/deployment/local.yaml").read_text()
         content = f"{base}\ntelemetry: {text}\n"
         return loader.parse_config(content.encode(), tmp_path / "c.yaml").get(TELEMETRY)
 
