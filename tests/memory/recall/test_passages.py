@@ -19,7 +19,7 @@ from memory.recall.index.retrieval_types import (
 )
 from memory.recall.types import Embedded
 from memory.user_data import erasure
-from tests.memory.recall.test_search import (
+from tests.memory.recall.index_harness import (
     find_messages,
     index_fact,
     index_messages,

@@ -15,7 +15,7 @@ from memory.recall import embedding, passages, search
 from memory.recall.index import hnsw_index, postgres_index
 from memory.recall.types import Embedded, Query
 from providers.embeddings.base import Embedder
-from tests.memory.recall.test_search import index_fact, index_messages, vector
+from tests.memory.recall.index_harness import index_fact, index_messages, vector
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 

@@ -1,109 +1,29 @@
 """Search: by words and by meaning, one user at a time, on both databases."""
 
 import contextlib
-import threading
-import uuid
 from datetime import timedelta
 
 import numpy as np
 import pytest
-from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
+from django.db import transaction
 from django.utils import timezone
 
-from core.ids import UserId, new_turn_id
-from core.messages import Message
 from memory.facts import fact_store
-from memory.models import Fact, Owner, Passage, Thread
+from memory.models import Fact, Owner
 from memory.models import StoredMessage as MessageRow
-from memory.recall import passage_sources, passages, search
-from memory.recall.index import numpy_index, retrieval_types, small_corpus
+from memory.recall import passages, search
+from memory.recall.index import numpy_index, retrieval_types
 from memory.recall.types import Embedded, Query
-from memory.transcript import message_store
-from memory.transcript.message_rows import NewMessage
+from tests.memory.recall.index_harness import (
+    find_facts,
+    find_messages,
+    index_fact,
+    index_messages,
+    index_size,  # noqa: F401  autouse
+    vector,
+)
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
-
-
-@pytest.fixture(
-    params=["few", "many"] if connection.vendor == "sqlite" else ["few"], autouse=True
-)
-def index_size(request, monkeypatch) -> None:
-    """What a process holds of a user is searched in two ways, by how much it is."""
-    if request.param == "many":
-        monkeypatch.setattr(small_corpus, "MAX_PASSAGES", -1)
-
-
-@pytest.fixture
-def stranger() -> UserId:
-    return UserId(uuid.uuid4())
-
-
-def vector(*numbers: float, embedder: str = "test") -> Embedded:
-    """A vector of four dimensions in a direction."""
-    vector = np.zeros(4, np.float32)
-    vector[: len(numbers)] = numbers
-    return Embedded(embedder, vector / np.linalg.norm(vector))
-
-
-def index_fact(user: UserId, content: str, embedded=None, **fields) -> uuid.UUID:
-    now = timezone.now()
-    fact = Fact.objects.create(
-        user_id=user,
-        content=content,
-        source="user",
-        said_at=now,
-        created_at=now,
-        updated_at=now,
-        **fields,
-    )
-    passages.index_facts(user, [(fact.id, content, embedded, "")])
-    return fact.id
-
-
-def index_messages(user: UserId, *texts: str, thread: str = "", vectors=()) -> int:
-    """Store messages, user and assistant in turns; return the thread's id."""
-    roles = ("user", "assistant")
-    first = MessageRow.objects.filter(thread__user_id=user, thread__name=thread).count()
-    entries = [
-        NewMessage(Message(roles[i % 2], text), 5) for i, text in enumerate(texts)
-    ]
-    message_store.append_turn(user, thread, new_turn_id(), entries)
-    stored = list(
-        MessageRow.objects.filter(
-            thread__user_id=user, thread__name=thread, position__gte=first
-        ).order_by("position")
-    )
-    given = [*vectors, *[None] * (len(stored) - len(vectors))]
-    thread_id = Thread.objects.get(user_id=user, name=thread).id
-    passages.index_messages(
-        user,
-        thread_id,
-        [(m.id, m.position, m.text, v, "") for m, v in zip(stored, given, strict=True)],
-    )
-    return thread_id
-
-
-def find_facts(user: UserId, text: str, embedded=None, limit=5, **options) -> list[str]:
-    query = Query(
-        text,
-        embedded,
-        **{
-            k: options.pop(k)
-            for k in ("similarity_threshold", "fusion")
-            if k in options
-        },
-    )
-    return [
-        f.fact.content for f in search.search_facts(user, query, limit=limit, **options)
-    ]
-
-
-def find_messages(
-    user: UserId, text: str, embedded=None, limit=5, **options
-) -> list[str]:
-    found = search.search_messages(user, Query(text, embedded), limit=limit, **options)
-    return [message.text for message in found]
 
 
 def test_fact_is_found_by_its_words(owner):
@@ -360,116 +280,3 @@ def test_nearest_facts_are_found_by_vector(owner):
     found = search.nearest_facts(owner, vector(1), limit=5)
     assert [fact for fact, _ in found] == [near, far]
     assert found[1][1] == pytest.approx(0.7071, abs=1e-3)
-
-
-# Nobody else's.
-
-
-def test_users_with_equal_texts_find_only_their_own(owner, stranger):
-    for user in (owner, stranger):
-        for number in range(4):
-            index_fact(user, f"tea {number}", vector(1, number))
-        index_messages(user, "tea with milk", "hm", vectors=[vector(1)])
-    query = Query("tea milk", vector(1))
-    for _ in range(2):
-        for user in (owner, stranger):
-            found_facts, found_messages = search.search_facts_and_messages(
-                user, query, facts=9, messages=9
-            )
-            near = search.nearest_facts(user, vector(1), limit=9)
-            ids = {f.fact.id for f in found_facts} | {fact for fact, _ in near}
-            assert set(Fact.objects.filter(id__in=ids).values_list("user_id")) == {
-                (user,)
-            }
-            assert len(ids) == 4
-            owners = MessageRow.objects.filter(id__in=[m.id for m in found_messages])
-            assert set(owners.values_list("thread__user_id")) == {(user,)}
-    assert search.search_facts_and_messages(
-        UserId(uuid.uuid4()), query, facts=9, messages=9
-    ) == ([], [])
-
-
-def test_sources_of_another_users_passage_are_not_loaded(owner, stranger):
-    index_fact(owner, "tea")
-    index_messages(owner, "tea")
-    ids = list(Passage.objects.filter(user_id=owner).values_list("id", flat=True))
-    assert (
-        len(passage_sources.load_facts(owner, ids)),
-        len(passage_sources.load_messages(owner, ids)),
-    ) == (1, 1)
-    assert (
-        passage_sources.load_facts(stranger, ids),
-        passage_sources.load_messages(stranger, ids),
-    ) == ({}, {})
-
-
-def test_user_cannot_unindex_another_users_fact(owner, stranger):
-    fact = index_fact(owner, "cello")
-    passages.unindex_facts(stranger, [fact])
-    assert find_facts(owner, "cello") == ["cello"]
-
-
-def test_parallel_reads_and_writes_do_not_conflict(owner):
-    total = 30
-    index_fact(owner, "cello 0", vector(1))
-    failures: list[object] = []
-    over = threading.Event()
-
-    def read() -> None:
-        most = 0
-        try:
-            while not over.is_set():
-                found = len(find_facts(owner, "cello", vector(1), limit=99))
-                assert found >= most, (found, most)
-                most = found
-        except BaseException as exc:  # it is told to the test
-            failures.append(exc)
-        finally:
-            connection.close()
-
-    readers = [threading.Thread(target=read) for _ in range(3)]
-    for reader in readers:
-        reader.start()
-    for number in range(1, total):
-        index_fact(owner, f"cello {number}", vector(1, number))
-    over.set()
-    for reader in readers:
-        reader.join()
-    assert failures == []
-    assert len(find_facts(owner, "cello", vector(1), limit=99)) == total
-
-
-def test_search_query_count_does_not_grow_with_data(owner):
-    counts = []
-    for count in (3, 40):
-        for number in range(count):
-            index_fact(owner, f"tea {number}", vector(1, number))
-        index_messages(owner, *(f"tea {n}" for n in range(count)))
-        find_facts(owner, "tea", vector(1))
-        with CaptureQueriesContext(connection) as queries:
-            search.search_facts_and_messages(
-                owner, Query("tea", vector(1)), facts=5, messages=5
-            )
-        counts.append(len(queries))
-    expected = 3 if connection.vendor == "sqlite" else 9
-    assert counts == [expected, expected]
-
-
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no planner")
-def test_fact_word_search_is_limited_to_the_user(owner):
-    index_fact(owner, "tea")
-    asked = []
-
-    def note(execute, sql, params, many, context):
-        asked.append((sql, params))
-        return execute(sql, params, many, context)
-
-    with connection.execute_wrapper(note):
-        assert find_facts(owner, "tea") == ["tea"]
-    ((sql, params),) = (each for each in asked if "tsquery" in each[0])
-    with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {sql}", params)
-        plan = "\n".join(line for (line,) in cursor.fetchall())
-    # Nothing in it could make the planner take the index of all facts.
-    assert "words.query" in plan
-    assert "fact_id" not in plan

@@ -1,0 +1,38 @@
+"""Fixtures of the tests of skills."""
+
+import logging
+
+import pytest
+
+from config.sections import Config
+from tests.agents.skills.skill_harness import put
+
+
+@pytest.fixture
+def skills_dir(tmp_path, caplog):
+    """The directory of skills, and the log of what is found in it."""
+    caplog.set_level(logging.INFO)
+    folder = tmp_path / "skills"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path):
+    return Config(tmp_path / "coulisse.yaml", {})
+
+
+# What a model is offered, and told.
+
+
+@pytest.fixture
+def two(skills_dir, config):
+    """A configuration with two skills that have files."""
+    put(
+        skills_dir, "review/SKILL.md", "---\ndescription: Review.\n---\nRead rubric.md."
+    )
+    put(skills_dir, "review/rubric.md", "# Rubric")
+    put(skills_dir, "review/templates/letter.md", "Dear {name}")
+    put(skills_dir, "pay/SKILL.md", "---\ndescription: Pay.\n---\nAsk first.")
+    put(skills_dir, "pay/secret.md", "the budget")
+    return config

@@ -1,0 +1,58 @@
+"""Helpers of the tests of skills."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from agents.skills import skill_registry
+from config.sections import Config
+from core.errors import CoulisseError
+from core.trace import TracedToolCall
+
+HEAD = "---\nname: {name}\ndescription: {description}\n---\n"
+
+
+def put(folder: Path, path: str, content: str | bytes = "") -> Path:
+    """Write a file, and the folders above it."""
+    file = folder / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return file
+
+
+def found(config: Config, name: str):
+    """Return one skill, read now."""
+    skill_registry.get_skills(config)
+    skill_registry.refresh()
+    return skill_registry.get_skills(config).get(name)
+
+
+async def told(tool, **arguments) -> str:
+    """Call a tool."""
+    return await tool.call(arguments, TracedToolCall(tool.name, tool.kind, ""))
+
+
+async def refused(tool, **arguments) -> str:
+    """Call a tool that does not do it; return what the model is told."""
+    with pytest.raises(CoulisseError) as caught:
+        await told(tool, **arguments)
+    return str(caught.value)
+
+
+def tools(config, *names):
+    return {tool.name: tool for tool in skill_registry.make_tools(config, names)}
+
+
+def said(caplog, *, above: int = logging.NOTSET) -> list[str]:
+    """Return what is said of skills; other parts may speak meanwhile."""
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno >= above and record.name.startswith("agents.")
+    ]
+
+
+def warnings(caplog) -> list[str]:
+    """Return what is complained about skills."""
+    return said(caplog, above=logging.WARNING)
