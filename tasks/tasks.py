@@ -16,14 +16,14 @@ from tasks.worker import service
 @shared_task(name="tasks.tasks.work", ignore_result=True)
 def work() -> None:
     """Check the queue."""
-    service.kick()
+    service.check_queue()
 
 
 @shared_task(name="tasks.tasks.sweep", ignore_result=True)
 def sweep() -> None:
     """Recover tasks of dead workers, and check the queue."""
     lease_recovery.recover_leases()
-    service.kick()
+    service.check_queue()
 
 
 @shared_task(name="tasks.tasks.prune", ignore_result=True)

@@ -22,7 +22,7 @@ SWEEP_SECONDS = 2.0
 def work_locally(users: Collection[UserId]) -> Iterator[None]:
     """Run these users' tasks in this process until the block ends."""
     service = WorkerService(users=users, resources=[worker_resources.opened])
-    worker_notifier.use_notify(service.kick)
+    worker_notifier.use_notify(service.check_queue)
     try:
         service.start()
         yield

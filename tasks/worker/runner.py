@@ -55,7 +55,7 @@ class TaskRunner:
         self._users = users
         self._only = only
         self._running: dict[ClaimedTask, asyncio.Task[None]] = {}
-        self._kicked = asyncio.Event()
+        self._check_requested = asyncio.Event()
         self._is_stopping = False
         self._claim_lock = asyncio.Lock()
 
@@ -64,26 +64,26 @@ class TaskRunner:
         heartbeat = asyncio.create_task(self._heartbeat())
         try:
             while not self._is_stopping:
-                self._kicked.clear()
+                self._check_requested.clear()
                 if not await self._claim():
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(POLL_SECONDS):
-                            await self._kicked.wait()
+                            await self._check_requested.wait()
             if self._running:
                 # A cancellation during the wait takes effect at once.
                 await asyncio.wait(self._running.values())
         finally:
             heartbeat.cancel()
 
-    def kick(self) -> None:
+    def check_queue(self) -> None:
         """Check the queue at once. Call it on the event loop's own thread."""
-        self._kicked.set()
+        self._check_requested.set()
 
     async def stop(self, seconds: float) -> None:
         """Claim no more tasks; after so many seconds release those still running."""
         async with self._claim_lock:
             self._is_stopping = True
-        self._kicked.set()
+        self._check_requested.set()
         if self._running:
             await asyncio.wait(self._running.values(), timeout=seconds)
         if unfinished := dict(self._running):
@@ -141,7 +141,7 @@ class TaskRunner:
 
     def _release_slot(self, task: ClaimedTask, _: "asyncio.Task[None]") -> None:
         self._running.pop(task, None)
-        self._kicked.set()
+        self._check_requested.set()
         ACTIVE_TURNS.mark_tasks_changed()
 
     async def _run_task(self, task: ClaimedTask) -> None:

@@ -89,13 +89,13 @@ class WorkerService:
 
     def _notify_workers(self) -> None:
         """Notify this process's runner, and other workers if it has no free slot."""
-        self.kick()
+        self.check_queue()
         worker_notifier.notify()
 
-    def kick(self) -> None:
+    def check_queue(self) -> None:
         """Check the queue at once; callable from any thread."""
         if self._runner is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._runner.kick)
+            self._loop.call_soon_threadsafe(self._runner.check_queue)
 
     def stop(self) -> None:
         """Let running tasks finish, release the rest, and close the resources."""
@@ -132,10 +132,10 @@ def start(resources: Sequence[Resource], companions: Sequence[Companion]) -> Non
     _service.start()
 
 
-def kick() -> None:
+def check_queue() -> None:
     """Notify this process's runner, if there is one."""
     if _service is not None:
-        _service.kick()
+        _service.check_queue()
 
 
 def stop() -> None:

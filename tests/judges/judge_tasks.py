@@ -23,7 +23,7 @@ def tasks_of(user_id: UserId) -> list[Task]:
 def wait_for_task(worker, user_id: UserId) -> Task:
     """Return the user's only judge task, after it has ended."""
     (task,) = tasks_of(user_id)
-    worker.kick()
+    worker.check_queue()
     return worker.wait_for_end(task)
 
 

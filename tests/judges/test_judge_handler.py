@@ -65,7 +65,7 @@ def test_every_judge_of_an_agent_is_called(worker, judge, client, user, user_id)
     ask(client, user, "The capital?", agent="examined")
     tasks = tasks_of(user_id)
     assert [task.origin for task in tasks] == ["judge:quality", "judge:safety"]
-    worker.kick()
+    worker.check_queue()
     for task in tasks:
         assert worker.wait_for_end(task).state == "done"
     quality = {"quality.accuracy": 9, "quality.tone": 7}
@@ -138,7 +138,7 @@ def test_every_answered_attempt_is_charged(
     ]
     ask(client, user, "The capital?", agent="judged")
     (task,) = tasks_of(user_id)
-    worker.kick()
+    worker.check_queue()
     task = wait_for(task, lambda row: row.failures == 1 and row.state == "queued")
     assert (receipt_of(task)["calls"], receipt_of(task)["cost_micro_usd"]) == (1, 37)
     Task.objects.filter(pk=task.pk).update(due_at=datetime.now(UTC))
@@ -169,7 +169,7 @@ def test_user_export_hides_judge_models(worker, judge, client, user, user_id):
     for text in ("The capital?", "And of Peru?"):
         ask(client, user, text, agent="judged")
         newest = max(tasks_of(user_id), key=lambda task: task.created_at)
-        worker.kick()
+        worker.check_queue()
         worker.wait_for_end(newest)
     told = list(user_data._serialize_tasks(tasks_of(user_id)))
     assert [task["state"] for task in told] == ["done", "errored"]
@@ -236,7 +236,7 @@ def test_busy_provider_is_retried(worker, judge, client, user, user_id):
     judge += [ScriptedAnswer(status=503, raw=b"{}"), answer(accuracy=1, tone=2)]
     ask(client, user, "The capital?", agent="judged")
     (task,) = tasks_of(user_id)
-    worker.kick()
+    worker.check_queue()
     task = wait_for(task, lambda row: row.failures == 1 and row.state == "queued")
     assert task.error
     assert scores_of(user_id) == {}
@@ -283,7 +283,7 @@ def test_refused_parameters_are_not_sent_again(
     assert optional_parameters(fake) == [runner.OPTIONAL_PARAMETERS, set()]
     ask(client, user, "And of Peru?", agent="judged")
     for task in tasks_of(user_id):
-        worker.kick()
+        worker.check_queue()
         assert worker.wait_for_end(task).state == "done"
     assert optional_parameters(fake) == [runner.OPTIONAL_PARAMETERS, set(), set()]
 
@@ -316,7 +316,7 @@ def test_judge_call_times_out(worker, judge, fake, configure, client, user, user
     judge += [ScriptedAnswer(hang="headers")]
     ask(client, user, "The capital?", agent="parked")
     (task,) = tasks_of(user_id)
-    worker.kick()
+    worker.check_queue()
     task = wait_for(task, lambda row: row.failures == 1)
     assert "did not answer within 0.05 seconds" in task.error
     # The timeout may have come before the call.
@@ -362,7 +362,7 @@ def test_scores_of_an_erased_user_are_not_stored(
 ):
     judge += [ScriptedAnswer([answer(accuracy=9, tone=9)], hang="headers")]
     ask(client, user, "The capital?", agent="judged")
-    worker.kick()
+    worker.check_queue()
     fake.wait(lambda: bool(judge_requests(fake)))
     erasure.erase_user(user_id)
     fake.release()

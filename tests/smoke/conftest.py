@@ -34,13 +34,13 @@ class RunWorker:
     def accept(self, *launched: SmokeRun) -> None:
         """Let the runner execute queued runs."""
         self._users += [UserId(run.user_id) for run in launched]
-        self.kick()
+        self.check_queue()
 
-    def kick(self) -> None:
-        sync_bridge.run_sync(self._kick(), timeout_seconds=TIMEOUT_SECONDS)
+    def check_queue(self) -> None:
+        sync_bridge.run_sync(self._check_queue(), timeout_seconds=TIMEOUT_SECONDS)
 
-    async def _kick(self) -> None:
-        self._runner.kick()
+    async def _check_queue(self) -> None:
+        self._runner.check_queue()
 
     @property
     def is_idle(self) -> bool:
@@ -50,7 +50,7 @@ class RunWorker:
         """Return a run once it is closed."""
 
         def is_closed() -> bool:
-            self.kick()
+            self.check_queue()
             verdicts.close_if_judged(run.pk)
             run.refresh_from_db()
             return run.finished_at is not None

@@ -257,7 +257,7 @@ def test_run_timeout_is_enforced(
 def test_cancelled_run_ends_at_once(models: ScriptedModels, worker: RunWorker):
     models.agent = [ScriptedAnswer(hang="headers")]
     (run,) = worker.launch()
-    worker.kick()
+    worker.check_queue()
     models.fake.wait(lambda: len(models.fake.requests) == 2)
 
     assert run_lifecycle.cancel_runs([run.pk]) == 1

@@ -162,7 +162,7 @@ def test_failing_judge_is_reported_without_expectations(
 def test_score_wait_is_limited(models: ScriptedModels, worker: RunWorker):
     models.judge = ScriptedAnswer(hang="headers")
     (run,) = worker.launch("judged")
-    worker.kick()
+    worker.check_queue()
 
     def is_judging() -> bool:
         run.refresh_from_db()
@@ -183,7 +183,7 @@ def test_score_wait_is_limited(models: ScriptedModels, worker: RunWorker):
 @database
 def test_sweep_closes_judged_runs(models: ScriptedModels, worker: RunWorker):
     (run,) = worker.launch()
-    worker.kick()
+    worker.check_queue()
 
     def is_closed() -> bool:
         run_lifecycle.close_finished_runs()

@@ -23,11 +23,11 @@ class RunnerHarness:
     def __init__(self, runner: TaskRunner) -> None:
         self._runner = runner
 
-    def kick(self) -> None:
-        sync_bridge.run_sync(self._kick(), timeout_seconds=TIMEOUT_SECONDS)
+    def check_queue(self) -> None:
+        sync_bridge.run_sync(self._check_queue(), timeout_seconds=TIMEOUT_SECONDS)
 
-    async def _kick(self) -> None:
-        self._runner.kick()
+    async def _check_queue(self) -> None:
+        self._runner.check_queue()
 
     @property
     def is_idle(self) -> bool:
@@ -36,7 +36,7 @@ class RunnerHarness:
     def run_task(self, spec: TaskSpec) -> Task:
         """Enqueue a task, and return its row once it has ended."""
         (task,) = lifecycle.enqueue([spec])
-        self.kick()
+        self.check_queue()
         return self.wait_for_end(task)
 
     def wait_for_end(self, task: Task) -> Task:

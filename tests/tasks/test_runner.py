@@ -54,7 +54,7 @@ def test_task_with_a_lost_lease_stores_nothing(
 ):
     fake.hang("headers")
     (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "How is it?")])
-    task_runner.kick()
+    task_runner.check_queue()
     fake.wait(lambda: bool(fake.requests))
 
     # As if another worker had claimed it.
@@ -97,7 +97,7 @@ def test_hanging_judges_do_not_block_tasks(
         for _ in range(4)
     ]
     lifecycle.enqueue([draft for each in drafts for draft in each])
-    task_runner.kick()
+    task_runner.check_queue()
     slots = request.node.callspec.params["task_runner"]
     limit = max(slots - 1, 1)
     fake.wait(lambda: sum(map(is_judge_request, fake.requests)) == limit)
@@ -140,7 +140,7 @@ def test_leases_are_extended_and_cancellation_is_seen_at_once(
 ):
     fake.hang("headers")
     (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "How is it?")])
-    task_runner.kick()
+    task_runner.check_queue()
     running = wait_for(task, lambda row: row.state == "running")
     extended = wait_for(task, lambda row: row.due_at > running.due_at)
     wait_until(lambda: beats.count("extend_leases") >= 3)

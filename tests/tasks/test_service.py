@@ -36,12 +36,12 @@ def test_queued_task_waits_while_tasks_are_disabled(
     (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "x")])
     for _ in range(2):  # The second check shows that the first claimed nothing.
         before = checks
-        task_runner.kick()
+        task_runner.check_queue()
         wait_until(lambda before=before: checks > before)
     task.refresh_from_db()
     assert (task.state, fake.requests) == ("queued", [])
     slot_count = 1
-    task_runner.kick()
+    task_runner.check_queue()
     assert task_runner.wait_for_end(task).state == "done"
 
 
@@ -54,7 +54,7 @@ def test_running_tasks_do_not_exceed_the_slots(
     tasks = lifecycle.enqueue(
         [TaskSpec("agent", user_id, "assistant", "x") for _ in range(3)]
     )
-    task_runner.kick()
+    task_runner.check_queue()
     wait_until(lambda: len(fake.requests) == 2)
     states = Task.objects.filter(user_id=user_id).values_list("state", flat=True)
     assert sorted(states) == ["queued", "running", "running"]

@@ -134,7 +134,7 @@ def test_trigger_run_is_an_agent_turn(
 ):
     configure(yaml(boot(name) + f", user: {user_id}"))
     run("run", name)
-    task_runner.kick()
+    task_runner.check_queue()
     task = task_runner.wait_for_end(runs(name)[0])
     assert (task.state, task.error) == ("done", "")
     assert task.turn_id
@@ -145,7 +145,7 @@ def test_unknown_agent_from_a_payload_is_an_error(
 ):
     configure(yaml(hook(name, "/hooks/e", f"agent: '{{{{to}}}}', user: {user_id}")))
     run("run", name, "--payload", '{"to": "nobody"}')
-    task_runner.kick()
+    task_runner.check_queue()
     task = task_runner.wait_for_end(runs(name)[0])
     assert task.state == "errored"
     assert "'nobody'" in task.error

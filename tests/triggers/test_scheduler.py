@@ -48,11 +48,11 @@ class ManualClock:
 
     def __init__(self) -> None:
         self.now = NOON
-        self.kicks = 0
-        self.scheduler = TriggerScheduler(self._kick, now=lambda: self.now)
+        self.notifications = 0
+        self.scheduler = TriggerScheduler(self._notify, now=lambda: self.now)
 
-    def _kick(self) -> None:
-        self.kicks += 1
+    def _notify(self) -> None:
+        self.notifications += 1
 
     def check(self, now: datetime | None = None, *, seconds: float = 0) -> None:
         self.now = (now or self.now) + timedelta(seconds=seconds)
@@ -70,11 +70,11 @@ def test_cron_runs_each_tick_and_notifies_the_workers(
     configure(yaml(cron(name, "* * * * *")))
     clock.check()
     clock.check(seconds=59)
-    assert (ticks(name), clock.kicks) == ([], 0)
+    assert (ticks(name), clock.notifications) == ([], 0)
     clock.check(seconds=1)
-    assert (ticks(name), clock.kicks) == (["2026-03-02T12:01:00Z"], 1)
+    assert (ticks(name), clock.notifications) == (["2026-03-02T12:01:00Z"], 1)
     clock.check(seconds=61)
-    assert (len(ticks(name)), clock.kicks) == (2, 2)
+    assert (len(ticks(name)), clock.notifications) == (2, 2)
 
 
 def test_armed_crons_are_logged(
@@ -147,7 +147,7 @@ def test_every_second_cron_runs_each_second(
     configure: Configure, name: str, task_runner: RunnerHarness, user_id: UserId
 ):
     configure(yaml(cron(name, "* * * * * *", f"user: {user_id}")))
-    scheduler = TriggerScheduler(task_runner._runner.kick)
+    scheduler = TriggerScheduler(task_runner._runner.check_queue)
     running = sync_bridge.start(scheduler.run())
 
     def have_consecutive_ticks_run_in_time() -> bool:

@@ -69,7 +69,7 @@ def running_task(
     """A running task whose provider hangs after the first words."""
     fake.hang("mid_stream", "All is", " well.")
     (task,) = lifecycle.enqueue([draft(user_id)])
-    task_runner.kick()
+    task_runner.check_queue()
     assert first_event.wait(TIMEOUT_SECONDS)
     task.refresh_from_db()
     return task
@@ -120,7 +120,7 @@ def test_failed_task_can_be_requeued(task_runner, fake, user_id):
     task = task_runner.run_task(draft(user_id))
     assert task.state == "errored"
     assert lifecycle.requeue([task.pk]) == 1
-    task_runner.kick()
+    task_runner.check_queue()
     task = wait_for(task, lambda row: row.state == "done")
     assert (task.error, task.attempts, task.failures) == ("", 2, 0)
     assert lifecycle.requeue([task.pk]) == 0
@@ -181,7 +181,7 @@ def test_erasure_during_a_task_leaves_nothing(task_runner, running_task, fake, u
 def test_reply_after_erasure_is_not_stored(task_runner, fake, user_id):
     fake.hang("headers")
     lifecycle.enqueue([draft(user_id)])
-    task_runner.kick()
+    task_runner.check_queue()
     fake.wait(lambda: bool(fake.requests))
     erasure.erase_user(user_id)
     fake.release()
@@ -195,7 +195,7 @@ def test_task_of_a_revoked_token_is_refused(task_runner, fake, user, user_id):
     # Before it is queued, because a worker may claim it at once.
     api_tokens.revoke(str(row.pk), by=ADA)
     (task,) = lifecycle.enqueue([draft(user_id, token_id=row.pk)])
-    task_runner.kick()
+    task_runner.check_queue()
     task = task_runner.wait_for_end(task)
     assert task.state == "errored"
     assert "revoked" in task.error
@@ -227,7 +227,7 @@ def test_unstorable_reply_is_charged(configure, task_runner, fake, user, user_id
     row, _ = api_tokens.create_token("ci", user, by=ADA)
     fake.hang("headers")
     lifecycle.enqueue([draft(user_id, token_id=row.pk)])
-    task_runner.kick()
+    task_runner.check_queue()
     fake.wait(lambda: bool(fake.requests))
     erasure.erase_user(user_id)
     fake.release()

@@ -81,7 +81,7 @@ def shadows_of(user: str) -> list[Task]:
 def wait_for_shadow_run(worker, user: str) -> Task:
     """Return the user's only shadow run, after it has ended."""
     (task,) = shadows_of(user)
-    worker.kick()
+    worker.check_queue()
     return worker.wait_for_end(task)
 
 
@@ -120,7 +120,7 @@ def test_shadow_run_uses_the_real_conversation(worker, client, fake, user):
     wait_for_shadow_run(worker, user)
     ask(client, user, "Second?", agent="trial")
     task = shadows_of(user)[-1]
-    worker.kick()
+    worker.check_queue()
     worker.wait_for_end(task)
     [shadow] = [
         body
@@ -253,7 +253,7 @@ def test_failed_shadow_run_is_recorded(worker, client, fake, user):
     assert messages_of(user)[-1] == ("assistant", "gpt-calm says so.")
     # No copy of the messages is kept, so a retry has nothing to run.
     assert lifecycle.requeue([task.pk]) == 1
-    worker.kick()
+    worker.check_queue()
     assert worker.wait_for_end(task).result == "the messages of the turn are deleted"
 
 
@@ -261,7 +261,7 @@ def test_failed_shadow_run_is_recorded(worker, client, fake, user):
 def test_erasure_during_a_shadow_run_leaves_nothing(worker, client, fake, user, status):
     ask(client, user, "First?", agent="trial")
     fake.answer(ScriptedAnswer(["Late."], status=status, hang="headers"))
-    worker.kick()
+    worker.check_queue()
     fake.wait(lambda: len(fake.requests) == 2)
     Task.objects.filter(user_id=identity.derive_user_id(user)).delete()
     fake.release()

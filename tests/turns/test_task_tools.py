@@ -180,7 +180,7 @@ def test_dispatched_task_has_its_own_thread(
     ask(chat, user, "Look into it.")
     [task] = tasks_of(user)
     fake.reply("Found.")
-    task_runner.kick()
+    task_runner.check_queue()
     assert task_runner.wait_for_end(task).result == "Found."
     stored = StoredMessage.objects.filter(thread__user_id=identity.derive_user_id(user))
     apart = stored.exclude(thread__name="").order_by("position")

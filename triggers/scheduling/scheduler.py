@@ -37,12 +37,12 @@ class TriggerScheduler:
 
     def __init__(
         self,
-        kick: Callable[[], None],
+        notify: Callable[[], None],
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`kick` is called after tasks were added."""
-        self._kick = kick
+        """`notify` is called after tasks were added."""
+        self._notify = notify
         self._now = now
         self._has_run_boot_triggers = False
         self._config: Config | None = None
@@ -71,7 +71,7 @@ class TriggerScheduler:
         """Run everything that is due."""
         config, now = live.current(), self._now()
         if not self._has_run_boot_triggers:
-            self._kick_if_started(
+            self._notify_if_started(
                 await database_executor.run_to_end(
                     boot_triggers.run_boot_triggers, config, now
                 )
@@ -84,7 +84,7 @@ class TriggerScheduler:
             await self._arm(config, now)
         due = [name for name, tick in self._ticks.items() if tick <= now]
         if due:
-            self._kick_if_started(
+            self._notify_if_started(
                 await database_executor.run_to_end(
                     cron_triggers.run_due_triggers, config, now, due
                 )
@@ -94,7 +94,7 @@ class TriggerScheduler:
         if not now - SWEEP_INTERVAL < self._swept_at <= now:
             self._swept_at = now
             if await database_executor.run_to_end(lease_recovery.recover_leases):
-                self._kick()
+                self._notify()
 
     def _needs_arming(self, config: Config, now: datetime) -> bool:
         """Return whether crons were edited or the machine's clock was set back."""
@@ -125,15 +125,15 @@ class TriggerScheduler:
         seconds = (next_at - self._now()).total_seconds()
         return min(max(seconds, 0.0), MAX_SLEEP_SECONDS)
 
-    def _kick_if_started(self, runs: list[TriggerRun]) -> None:
+    def _notify_if_started(self, runs: list[TriggerRun]) -> None:
         if any(run.outcome == "started" for run in runs):
-            self._kick()
+            self._notify()
 
 
 @contextlib.asynccontextmanager
-async def running(kick: Callable[[], None]) -> AsyncIterator[None]:
+async def running(notify: Callable[[], None]) -> AsyncIterator[None]:
     """Run triggers in this worker until the block ends."""
-    scheduler = asyncio.create_task(TriggerScheduler(kick).run())
+    scheduler = asyncio.create_task(TriggerScheduler(notify).run())
     try:
         yield
     finally:

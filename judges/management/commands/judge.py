@@ -146,7 +146,7 @@ class Command(DatabaseCommand):
                 while not work.is_finished:
                     check_interrupt()
                     if work.add():
-                        service.kick()
+                        service.check_queue()
                     time.sleep(POLL_SECONDS)
                     work.refresh()
                     bar.show(work.finished)

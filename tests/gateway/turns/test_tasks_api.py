@@ -71,7 +71,7 @@ def test_task_is_accepted_and_completed(
     assert (task["priority"], task["retries"]) == (5, 2)
     assert task["attempts"] == (task["state"] == "running")
     assert (task["result"], task["cost_usd"], task["turn_id"]) == (None, None, None)
-    task_runner.kick()
+    task_runner.check_queue()
     task_runner.wait_for_end(Row.objects.get(pk=task["id"]))
     done = memory_client.get(f"{TASKS}/{task['id']}")
     assert (done["state"], done["result"], done["error"]) == ("done", "Found.", None)
@@ -94,7 +94,7 @@ def test_task_cost_sums_all_attempts(
     monkeypatch.setattr(lifecycle, "MIN_BACKOFF_SECONDS", 0.0)
     fake.cut("mid_stream", "Fou")
     task = create(memory_client, retries=1)
-    task_runner.kick()
+    task_runner.check_queue()
     task_runner.wait_for_end(Row.objects.get(pk=task["id"]))
     result = memory_client.get(f"{TASKS}/{task['id']}")
     assert result["attempts"] == 2

@@ -72,7 +72,7 @@ def test_run_page_stops_reloading_once_judged(script, models, worker):  # noqa: 
     worker.accept(run)
 
     def is_closed():
-        worker.kick()
+        worker.check_queue()
         return script.get(address).json()["outcome"] != "open"
 
     wait_until(is_closed)
