@@ -77,7 +77,9 @@ def _stand_ins(request: pytest.FixtureRequest) -> None:
         return
     here = "tests.config.conftest"
     settings.COULISSE_SECTIONS = [
-        *(f"{here}.COOKS", f"{here}.KITCHEN", f"{here}.MENU"),
+        f"{here}.COOKS",
+        f"{here}.KITCHEN",
+        f"{here}.MENU",
         "config.config.VARS",
     ]
 

@@ -64,8 +64,19 @@ def test_every_server_field_is_listed():
 def test_every_problem_id_is_listed():
     used = set()
     for folder in (
-        *("access", "agents", "config", "experiments", "gateway", "judges"),
-        *("mcp_bridge", "memory", "providers", "smoke", "tasks", "triggers", "turns"),
+        "access",
+        "agents",
+        "config",
+        "experiments",
+        "gateway",
+        "judges",
+        "mcp_bridge",
+        "memory",
+        "providers",
+        "smoke",
+        "tasks",
+        "triggers",
+        "turns",
     ):
         for file in (BASE / folder).rglob("*.py"):
             used |= set(re.findall(r"\"(coulisse\.E\d{3})\"", file.read_text()))
@@ -297,7 +308,14 @@ def test_every_command_is_listed():
 
 
 OWN_APPS = {
-    *("access", "config", "memory", "processes", "smoke", "tasks", "triggers", "turns")
+    "access",
+    "config",
+    "memory",
+    "processes",
+    "smoke",
+    "tasks",
+    "triggers",
+    "turns",
 }
 
 

@@ -42,7 +42,16 @@ def case(use: str | Use, *texts: str | Text) -> Case:
 
 
 WORDS = ("a", " ", "1", "1.1,", "中", "é", "\u0300", "'s", "n't", "-", "🎉", "_")
-"""What finds the branches of patterns that take texts apart."""
+"""Texts for all branches of patterns that split texts."""
+
+DATA_URLS: tuple[str | Text, ...] = (
+    "data:",
+    ("data:", "a", ""),
+    ("data:a/", "a", ""),
+    ("data:a/a", ";a", ""),
+    ("data:a/a;", "a", ""),
+    ("data:a/a", ";", ""),
+)
 
 PROVEN = {
     "access.limits.dollars.parse_usd": case(
@@ -80,8 +89,13 @@ PROVEN = {
     "config.editing.secret_masks.COMMENT": case("all", "#", " #", "\n", "#\n"),
     "config.editing.secret_masks.COMMENTED_FIELD": case(
         "match",
-        *(("#", "-", ""), ("#", "-a", ""), ("#k: ", "a", " x"), ("#k: a", " ", "x")),
-        *(("#k:", " ", ""), ("#", "'", ""), ("#k: ", "a #", "\n")),
+        ("#", "-", ""),
+        ("#", "-a", ""),
+        ("#k: ", "a", " x"),
+        ("#k: a", " ", "x"),
+        ("#k:", " ", ""),
+        ("#", "'", ""),
+        ("#k: ", "a #", "\n"),
     ),
     "config.loading.placeholders.TOKEN": case(
         placeholders.hide, "${", "$${", "${a}", "$${a}", ("${", "a", ""), "$", "$${a"
@@ -89,7 +103,13 @@ PROVEN = {
     "config.loading.placeholders.OPENING": case("all", "$", "${", "$${"),
     "config.loading.placeholders._hidden_token": case(
         lambda text: [*placeholders.hidden_spans(placeholders._hide(text))],
-        *("${", "$${", "${a}", "$${a}", ("${", "a", ""), "$", "a"),
+        "${",
+        "$${",
+        "${a}",
+        "$${a}",
+        ("${", "a", ""),
+        "$",
+        "a",
     ),
     "config.loading.placeholders.HIDDEN_OPENING": case("all", "\U00100024", "a"),
     "config.loading.placeholders.NAME_PATTERN": case(
@@ -148,8 +168,15 @@ PROVEN = {
     ),
     "judges.scoring.verdict_parser.FRACTION": case(
         "fullmatch",
-        *(" ", "1", "1 ", ("1", " ", "x"), ("1 /", " ", "x"), ("1", "1", "x")),
-        *(("1.", "1", "x"), ("1 out of 1", "1", "x"), ("1 out of 1", " ", "x")),
+        " ",
+        "1",
+        "1 ",
+        ("1", " ", "x"),
+        ("1 /", " ", "x"),
+        ("1", "1", "x"),
+        ("1.", "1", "x"),
+        ("1 out of 1", "1", "x"),
+        ("1 out of 1", " ", "x"),
     ),
     "judges.scoring.verdict_parser.normalize_name": case(
         verdict_parser.normalize_name, "_", " ", "- ", "a"
@@ -250,17 +277,11 @@ PROVEN = {
     ),
     "providers.wires.anthropic_body.UNUSUAL_IN_ID": case("all", "a", "!"),
     "providers.wires.anthropic_body.DATA_URL": case(
-        "match",
-        *("data:", ("data:", "a", ""), ("data:a/", "a", ""), ("data:a/a", ";a", "")),
-        *(("data:a/a;", "a", ""), ("data:a/a", ";", ""), ("data:a/a;base64,", "a", "")),
+        "match", *DATA_URLS, ("data:a/a;base64,", "a", "")
     ),
     "providers.embeddings.embedders.INVALID_CHARACTERS": case("all", "a", "\0"),
     "providers.wires.openai.SIGNATURE_REQUIRED_MODELS": case("search", "gemini-", "a"),
-    "providers.wires.tool_images.DATA_URL_HEAD": case(
-        "match",
-        *("data:", ("data:", "a", ""), ("data:a/", "a", ""), ("data:a/a", ";a", "")),
-        *(("data:a/a;", "a", ""), ("data:a/a", ";", "")),
-    ),
+    "providers.wires.tool_images.DATA_URL_HEAD": case("match", *DATA_URLS),
     "providers.embeddings.hash_embedder.TOKEN": case("all", *WORDS, "aé", "中a"),
     "smoke.reports.run_queries.ID_PREFIX": case("fullmatch", "a"),
     "tasks.reports.task_ids.ID_PATTERN": case("fullmatch", "a", "task-", "-"),
@@ -313,8 +334,19 @@ RARE = "".join(map(chr, range(0x4E00, 0x4E00 + 150)))
 FUNCTIONS: dict[str, Case] = {
     "suspicion.why_held": case(
         lambda text: injection_filter.find_injection(text, text),
-        *("https://", "https://a", "ignore ", "forget x ", "<system", "http://x "),
-        *("a. ", "你。", "![", "i g n o r e ", "ⅰ", "\u0300", "prefers replies "),
+        "https://",
+        "https://a",
+        "ignore ",
+        "forget x ",
+        "<system",
+        "http://x ",
+        "a. ",
+        "你。",
+        "![",
+        "i g n o r e ",
+        "ⅰ",
+        "\u0300",
+        "prefers replies ",
     ),
     "suspicion.is_about_assistant": case(
         injection_filter.is_about_assistant, "ai ", "as an ai "

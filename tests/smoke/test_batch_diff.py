@@ -57,11 +57,15 @@ def test_batches_are_compared_by_the_same_measures():
 @pytest.mark.parametrize(
     ("unit", "now", "before", "is_better"),
     [
-        *(("score", 8.0, 7.9, True), ("share", 0.5, 0.6, False)),
-        *(("seconds", 4.0, 5.0, True), ("usd", 0.2, 0.1, False)),
+        ("score", 8.0, 7.9, True),
+        ("share", 0.5, 0.6, False),
+        ("seconds", 4.0, 5.0, True),
+        ("usd", 0.2, 0.1, False),
         # Times and costs are never quite the same.
-        *(("seconds", 4.1, 4.0, None), ("usd", 0.1, 0.1, None)),
-        *(("turns", 9.0, 1.0, None), ("score", None, 1.0, None)),
+        ("seconds", 4.1, 4.0, None),
+        ("usd", 0.1, 0.1, None),
+        ("turns", 9.0, 1.0, None),
+        ("score", None, 1.0, None),
         ("usd", 0.1, 0.0, False),
     ],
 )

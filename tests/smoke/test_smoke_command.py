@@ -313,8 +313,14 @@ def test_program_exits_with_the_result_code(
     models.judge = answer(accuracy=1, tone=1)
     ran = subprocess.run(
         [
-            *(sys.executable, "manage.py", "smoke", "run", "judged", "--json"),
-            *("-c", str(path)),
+            sys.executable,
+            "manage.py",
+            "smoke",
+            "run",
+            "judged",
+            "--json",
+            "-c",
+            str(path),
         ],
         cwd=settings.BASE_DIR,
         env={**os.environ, **share_database(tmp_path)},

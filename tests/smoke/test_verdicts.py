@@ -239,5 +239,7 @@ def test_tool_is_found_at_every_depth():
         "calls": [{"object": "model_call"}, inner],
     }
     assert tool_call_log.tool_names([{"object": "model_call"}, outer]) == {
-        *("ask_it", "Ask it!", "search")
+        "ask_it",
+        "Ask it!",
+        "search",
     }

@@ -7,9 +7,33 @@ from hypothesis import strategies as st
 NAMES = st.sampled_from(["ann", "bob", "cy", "dee", "x y", "7"])
 WORDS = st.sampled_from(
     [
-        *("a", "b c", "yes", "1", "'q'", '"', "# no", "k: v", "- x", "", " pad ", "é"),
-        *("${HOME}", "x${A:-b: c}", "two\nlines", "two\nlines\n", "[", "{", "&a", "*a"),
-        *("null", "2024-01-01", "\ttab", "%", "@", "end:", "a" * 90),
+        "a",
+        "b c",
+        "yes",
+        "1",
+        "'q'",
+        '"',
+        "# no",
+        "k: v",
+        "- x",
+        "",
+        " pad ",
+        "é",
+        "${HOME}",
+        "x${A:-b: c}",
+        "two\nlines",
+        "two\nlines\n",
+        "[",
+        "{",
+        "&a",
+        "*a",
+        "null",
+        "2024-01-01",
+        "\ttab",
+        "%",
+        "@",
+        "end:",
+        "a" * 90,
     ]
 )
 SCALARS = st.one_of(

@@ -59,7 +59,9 @@ def test_history_lists_every_change_and_survives_removal(agents):
     override_editor.disable_entry(agents, "dan", by=BY)
     found = overridable_entries.list_versions(agents, "dan")
     assert [(v.action, v.by) for v in found] == [
-        *(("removed", BY), ("saved", "user:eve"), ("saved", BY))
+        ("removed", BY),
+        ("saved", "user:eve"),
+        ("saved", BY),
     ]
     assert found[2].body == DAN
     older = overridable_entries.list_versions(
