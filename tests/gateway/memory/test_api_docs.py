@@ -38,10 +38,10 @@ def names(model: type) -> set[str]:
 )
 def test_model_fields_are_documented_with_defaults(heading, model):
     assert names_in_table(PAGE, heading) == names(model)
-    for first, response_data, *_ in table_rows(PAGE, heading):
+    for first, default, *_ in table_rows(PAGE, heading):
         for name in CODE.findall(first):
             field = model.model_fields["in_" if name == "in" else name]
-            assert result == default_of(field), name
+            assert default == default_of(field), name
 
 
 def default_of(field: FieldInfo) -> str:

@@ -114,17 +114,17 @@ def test_confirmed_erasure_deletes_all_rows(memory_client):
     owner = identity.derive_user_id(memory_client.user)
     store_user_data(owner)
     PendingErasure.objects.filter(user_id=owner).delete()
-    query_params = ok(memory_client.send("DELETE", ME), 202)
-    assert query_params["object"] == "user.erasure"
-    assert query_params["would_delete"]["messages"] == 8
+    confirmation = ok(memory_client.send("DELETE", ME), 202)
+    assert confirmation["object"] == "user.erasure"
+    assert confirmation["would_delete"]["messages"] == 8
     assert count_rows(owner)["memory.StoredMessage"] == 8
     result = ok(
-        memory_client.send("DELETE", ME, confirmation=query_params["confirmation"])
+        memory_client.send("DELETE", ME, confirmation=confirmation["confirmation"])
     )
     assert result == {
         "object": "user.erased",
         "user_id": str(owner),
-        "deleted": requested["would_delete"],
+        "deleted": confirmation["would_delete"],
     }
     assert not any(count_rows(owner).values())
 

@@ -442,9 +442,9 @@ def test_own_and_client_calls_mix_in_one_reply(
     new = history if resent else history[-1:]
     message, reason = turn(client, user, new, agent=agent, stream=stream)
     assert (message.content, reason) == ("Take a coat.", "stop")
-    response_data = dict(exchanges(fake.requests[1])[3:])
-    assert response_data.pop(id_of(agent, 0)).startswith('{"id":"mem_')
-    assert response_data == {id_of(agent, 1): "rain", id_of(agent, 2): "Take a coat."}
+    results_by_call = dict(exchanges(fake.requests[1])[3:])
+    assert results_by_call.pop(id_of(agent, 0)).startswith('{"id":"mem_')
+    assert results_by_call == {id_of(agent, 1): "rain", id_of(agent, 2): "Take a coat."}
     assert [n for _, n in exchanges(fake.requests[1])[:3]] == [
         *("save_memory", "weather", "packing")
     ]
@@ -466,7 +466,7 @@ def test_own_calls_may_precede_client_calls(client, fake, user, agent, stream, r
     new = history if resent else history[-1:]
     message, _ = turn(client, user, new, agent=agent, stream=stream)
     assert message.content == "Done."
-    assert [response_data for _, response_data in exchanges(fake.requests[2])] == [
+    assert [result for _, result in exchanges(fake.requests[2])] == [
         *("packing", "Take a coat.", "weather", "rain")
     ]
 
@@ -483,7 +483,7 @@ def test_subagent_call_may_accompany_client_call(client, fake, user, stream):
     assert message.content == "Two."
     # The subagent does not get the client's tools.
     assert names(fake.requests[1]) == []
-    assert [response_data for _, response_data in exchanges(fake.requests[2])] == [
+    assert [result for _, result in exchanges(fake.requests[2])] == [
         *("plain", "weather", "Thought.", "rain")
     ]
 
@@ -518,7 +518,7 @@ def test_client_may_call_tools_over_several_rounds(client, fake, user):
         history += [result(call) for call in message.tool_calls]
         message, _ = turn(client, user, history, agent="helper")
     assert (message.content, requested) == ("Done.", 4)
-    assert [response_data for _, response_data in exchanges(fake.requests[-1])] == [
+    assert [result for _, result in exchanges(fake.requests[-1])] == [
         *("weather", "clock", "rain", "rain", "packing", "Take a coat."),
         *("clock", "rain", "packing", "weather", "Take a coat.", "rain"),
     ]
@@ -533,9 +533,9 @@ def test_unknown_tool_is_answered_by_the_server(client, fake, user, stream):
     assert call.function.name == "weather"
     message, _ = turn(client, user, [result(call)], agent="plain", stream=stream)
     assert message.content == "Done."
-    response_data = dict(exchanges(fake.requests[1])[2:])
-    assert "there is no tool called 'teleport'" in response_data["call_0"]
-    assert response_data["call_1"] == "rain"
+    results_by_call = dict(exchanges(fake.requests[1])[2:])
+    assert "there is no tool called 'teleport'" in results_by_call["call_0"]
+    assert results_by_call["call_1"] == "rain"
 
 
 def test_broken_arguments_reach_the_client_unchanged(client, fake, user):
@@ -607,7 +607,7 @@ def test_client_history_may_hold_the_exchange(
     message, _ = turn(client, user, history, **more)
     assert message.content == "Done."
     # The client's messages lack the results of the agent's own tools.
-    assert [response_data for _, response_data in exchanges(fake.requests[1])] == [
+    assert [result for _, result in exchanges(fake.requests[1])] == [
         "weather",
         "rain",
     ]
@@ -639,7 +639,7 @@ def test_unanswered_call_is_dropped(client, fake, user):
     weather, _ = message.tool_calls
     message, _ = turn(client, user, [result(weather)], agent="helper")
     assert message.content == "Half."
-    assert [response_data for _, response_data in exchanges(fake.requests[1])] == [
+    assert [result for _, result in exchanges(fake.requests[1])] == [
         *("packing", "weather", "Take a coat.", "rain")
     ]
 
@@ -650,7 +650,7 @@ def test_client_may_ask_instead_of_answering_calls(client, fake, user):
     fake.reply("Fine.")
     message, _ = turn(client, user, [user_message("Never mind.")], agent="helper")
     assert message.content == "Fine."
-    assert [response_data for _, response_data in exchanges(fake.requests[1])] == [
+    assert [result for _, result in exchanges(fake.requests[1])] == [
         *("packing", "Take a coat.")
     ]
 
@@ -706,7 +706,7 @@ def test_result_after_another_question_is_accepted(client, fake, user, agent):
     turn(client, user, [result(message.tool_calls[0])], agent=agent)
     text = str(fake.bodies[2]["messages"])
     assert text.index("What time is it?") < text.index("Noon.") < text.index("rain")
-    assert [response_data for _, response_data in exchanges(fake.requests[2])] == [
+    assert [result for _, result in exchanges(fake.requests[2])] == [
         "weather",
         "rain",
     ]
@@ -726,7 +726,7 @@ def test_incognito_exchange_may_continue_in_a_thread(client, fake, user):
     message, _ = turn(client, user, history, agent="helper", metadata=INCOGNITO)
     history += [sent_back(message), result(message.tool_calls[0])]
     turn(client, user, history, agent="helper")
-    assert [response_data for _, response_data in exchanges(fake.requests[1])] == [
+    assert [result for _, result in exchanges(fake.requests[1])] == [
         "weather",
         "rain",
     ]
@@ -736,7 +736,7 @@ def test_incognito_exchange_may_continue_in_a_thread(client, fake, user):
 
 
 @pytest.mark.parametrize(
-    ("content", "response_data"),
+    ("content", "result"),
     [
         ("", ""),
         ([{"type": "text", "text": "ra"}, {"type": "text", "text": "in"}], "rain"),
@@ -746,12 +746,12 @@ def test_incognito_exchange_may_continue_in_a_thread(client, fake, user):
 )
 @HELPERS
 def test_result_content_is_passed_on_unchanged(
-    client, fake, user, agent, content, response_data
+    client, fake, user, agent, content, result
 ):
     fake.call_tool(*LISBON)
     message, _ = turn(client, user, [user_message("hi")], agent=agent)
     turn(client, user, [result(message.tool_calls[0], content)], agent=agent)
-    assert exchanges(fake.requests[1])[1] == (id_of(agent, 0), response_data)
+    assert exchanges(fake.requests[1])[1] == (id_of(agent, 0), result)
 
 
 # Leaving.

@@ -328,10 +328,10 @@ def test_token_determines_user_and_agents_of_tasks(http, user, configure, databa
 )
 def test_request_fields_are_documented(heading, shape):
     assert names_in_table("tasks.md", heading) == names(shape)
-    for first, response_data, *_ in table_rows("tasks.md", heading):
+    for first, default, *_ in table_rows("tasks.md", heading):
         for name in CODE.findall(first):
             field = shape.model_fields[name]
-            assert result.split("`")[1:2] == default_of(field).split("`")[1:2], name
+            assert default.split("`")[1:2] == default_of(field).split("`")[1:2], name
 
 
 def test_task_fields_are_documented():

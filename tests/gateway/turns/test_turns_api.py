@@ -201,10 +201,10 @@ def test_any_agent_name_is_accepted_as_filter(memory_client):
 def test_list_parameters_are_documented():
     heading = "parameter of the list of turns"
     assert names_in_table("telemetry.md", heading) == names(TurnsQuery)
-    for first, response_data, *_ in table_rows("telemetry.md", heading):
+    for first, default, *_ in table_rows("telemetry.md", heading):
         for name in CODE.findall(first):
             field = TurnsQuery.model_fields[name]
-            assert result.split("`")[1:2] == default_of(field).split("`")[1:2], name
+            assert default.split("`")[1:2] == default_of(field).split("`")[1:2], name
 
 
 def test_openapi_describes_turns(memory_client):
