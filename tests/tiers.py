@@ -26,7 +26,7 @@ SLOW = (
     "tests/memory/facts/test_equivalence.py::test_any_text_can_be_compared",
     "tests/studio/openapi/test_demo_responses.py",
     "tests/studio/site_wide/test_audited_writes.py::test_every_change_is_audited_once",
-    "tests/studio/test_security.py::test_every_address_answers_browsers_and_scripts",
+    "tests/studio/security/test_hardening.py::test_every_address_answers_browsers_and_scripts",
     "tests/studio/site_wide/test_unusual_requests.py::test_json_that_cannot_be_stored_is_refused",
     "tests/patterns/test_linear_time.py::test_time_grows_with_the_text",
 )
@@ -82,14 +82,14 @@ SQLITE_ONLY = (
     # Formats, roles and addresses of pages; other tests read their rows on both.
     "tests/studio/openapi/test_openapi_document.py",
     "tests/studio/site_wide/test_addresses.py",
-    "tests/studio/test_faces.py",
-    "tests/studio/test_faults.py",
+    "tests/studio/base/test_views.py",
+    "tests/studio/base/test_error_responses.py",
     "tests/studio/configuration/config_file/test_missing_file.py",
-    "tests/studio/test_live.py",
-    "tests/studio/test_negotiation.py",
+    "tests/studio/live/test_live_page.py",
+    "tests/studio/base/test_content_negotiation.py",
     "tests/studio/configuration/config_file/test_section_removal.py",
     "tests/studio/operations/test_playground.py",
-    "tests/studio/test_security.py",
+    "tests/studio/security/test_hardening.py",
 )
 """Tests with tables that do not run on PostgreSQL: each of their statements is also
 sent by a test that runs on both databases."""

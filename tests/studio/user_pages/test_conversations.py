@@ -1,4 +1,4 @@
-"""A user's conversation as operators read it: what was said, and what it took."""
+"""Conversations of a user: messages, calls, scores and failed turns."""
 
 from datetime import UTC, datetime
 
@@ -25,7 +25,7 @@ from tests.telemetry.sample_turns import nested_calls, store_turn, tool_call
 pytestmark = pytest.mark.database
 
 ADD = ToolCall("call_add", "add", '{"a": 1}')
-SONG = "A" * 2_000_000
+LONG_TEXT = "A" * 2_000_000
 MARKUP = "<script>alert(1)</script> & <b>bold</b>"
 
 
@@ -34,7 +34,7 @@ def alice(server, user):
     return identity.derive_user_id(user)
 
 
-def say(user_id, *messages, thread="", finish_reason="stop", turn_id=None):
+def store_messages(user_id, *messages, thread="", finish_reason="stop", turn_id=None):
     """Store the messages of a turn and return its id; the last one is the reply."""
     turn_id = turn_id or new_turn_id()
     *before, reply = [NewMessage(message, 5, agent="assistant") for message in messages]
@@ -48,28 +48,32 @@ def read(script, user_id, **query):
 
 
 def page(browser, user_id, query=""):
-    answer = browser.get(f"/admin/users/{user_id}{query}")
-    assert answer.status_code == 200
-    return answer.text
+    response = browser.get(f"/admin/users/{user_id}{query}")
+    assert response.status_code == 200
+    return response.text
 
 
 def test_transcript_is_listed_oldest_first(script, alice):
-    turn_id = say(alice, Message("user", "Hi"), Message("assistant", "Hello!"))
-    told = read(script, alice)
-    user, reply = told["data"]
+    turn_id = store_messages(
+        alice, Message("user", "Hi"), Message("assistant", "Hello!")
+    )
+    page_data = read(script, alice)
+    user, reply = page_data["data"]
     assert (user["role"], user["content"], user["tokens"]) == ("user", "Hi", 5)
     assert (reply["role"], reply["content"], reply["agent"]) == (
         *("assistant", "Hello!", "assistant"),
     )
     assert reply["turn_id"] == str(turn_id)
     assert (reply["turn"], reply["calls"], reply["scores"]) == (None, [], [])
-    assert told["thread"]["thread_id"] is None
-    assert not told["has_more"]
+    assert page_data["thread"]["thread_id"] is None
+    assert not page_data["has_more"]
 
 
 def test_long_conversations_are_paginated_newest_first(script, browser, alice):
     for number in range(30):
-        say(alice, Message("user", f"q{number}"), Message("assistant", f"a{number}"))
+        store_messages(
+            alice, Message("user", f"q{number}"), Message("assistant", f"a{number}")
+        )
     newest = read(script, alice)
     assert [each["position"] for each in newest["data"]] == list(range(20, 60))
     older = read(script, alice, before=newest["first_position"])
@@ -82,14 +86,18 @@ def test_long_conversations_are_paginated_newest_first(script, browser, alice):
 
 @pytest.mark.parametrize("query", [{"before": "x"}, {"limit": "0"}, {"limit": "201"}])
 def test_invalid_queries_are_refused(script, alice, query):
-    refused = error(script.get(f"/admin/users/{alice}/messages", params=query), 400)
-    assert refused["param"] in query
+    refusal_page = error(
+        script.get(f"/admin/users/{alice}/messages", params=query), 400
+    )
+    assert refusal_page["param"] in query
 
 
 def test_threads_are_separate_and_latest_is_shown_first(script, browser, alice):
-    say(alice, Message("user", "In the first"), Message("assistant", "Yes"))
+    store_messages(alice, Message("user", "In the first"), Message("assistant", "Yes"))
     name = 'a "b" & c/d?'
-    say(alice, Message("user", "In the other"), Message("assistant", "Ok"), thread=name)
+    store_messages(
+        alice, Message("user", "In the other"), Message("assistant", "Ok"), thread=name
+    )
     assert read(script, alice)["thread"]["thread_id"] == name
     assert read(script, alice, thread="")["data"][0]["content"] == "In the first"
     assert read(script, alice, thread=name)["data"][0]["content"] == "In the other"
@@ -97,13 +105,17 @@ def test_threads_are_separate_and_latest_is_shown_first(script, browser, alice):
     assert [each["thread_id"] for each in threads] == [name, None]
     shown = page(browser, alice)
     assert "?thread=a%20%22b%22%20%26%20c%2Fd%3F" in shown
-    refused = script.get(f"/admin/users/{alice}/messages", params={"thread": "none"})
-    assert error(refused, 404)["code"] == "thread_not_found"
+    refusal_page = script.get(
+        f"/admin/users/{alice}/messages", params={"thread": "none"}
+    )
+    assert error(refusal_page, 404)["code"] == "thread_not_found"
 
 
 def test_texts_are_escaped(browser, alice):
     call = tool_call("look", arguments=MARKUP, result=MARKUP, error=MARKUP)
-    turn_id = say(alice, Message("user", MARKUP), Message("assistant", MARKUP))
+    turn_id = store_messages(
+        alice, Message("user", MARKUP), Message("assistant", MARKUP)
+    )
     store_turn(call, turn_id=turn_id, user_id=alice, user_message=MARKUP, error=MARKUP)
     for path in (
         *(f"/admin/users/{alice}", f"/admin/turns/{turn_id}?fragment=1"),
@@ -118,7 +130,7 @@ def test_texts_are_escaped(browser, alice):
 def test_configured_secrets_are_masked(browser, script, alice):
     secret = "sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs"
     call = ToolCall("call_1", "look", f'{{"key": "{secret}"}}')
-    say(
+    store_messages(
         alice,
         Message("user", f"My key is {secret}"),
         Message("assistant", None, tool_calls=(call,)),
@@ -132,13 +144,13 @@ def test_configured_secrets_are_masked(browser, script, alice):
         assert secret not in shown
         assert "[redacted]" in shown
     for path in (f"/admin/users/{alice}/messages", facts, f"{facts}?q=key"):
-        told = script.get(path).text
-        assert secret not in told
-        assert "[redacted]" in told
+        page_data = script.get(path).text
+        assert secret not in page_data
+        assert "[redacted]" in page_data
 
 
 def test_long_text_is_folded(browser, alice):
-    say(alice, Message("user", "x" * 5000), Message("assistant", "short"))
+    store_messages(alice, Message("user", "x" * 5000), Message("assistant", "short"))
     shown = page(browser, alice)
     assert "4000 more characters" in shown
     assert shown.count("<summary>…") == 1
@@ -156,8 +168,8 @@ def test_content_parts_are_shown_by_name(script, browser, alice):
             "input_audio": {"data": "A" * 2_000_000, "format": "wav"},
         },
     ]
-    say(alice, Message("user", parts[:4]), Message("assistant", "A plan."))
-    say(alice, Message("user", parts[4:]), Message("assistant", "A song."))
+    store_messages(alice, Message("user", parts[:4]), Message("assistant", "A plan."))
+    store_messages(alice, Message("user", parts[4:]), Message("assistant", "A song."))
     first, _, second, _ = read(script, alice)["data"]
     assert first["content"] == "What is this?"
     assert first["parts"] == [
@@ -169,7 +181,7 @@ def test_content_parts_are_shown_by_name(script, browser, alice):
 
 
 def test_recorded_calls_precede_the_reply(script, browser, alice):
-    turn_id = say(
+    turn_id = store_messages(
         alice,
         Message("user", "1 + 1?"),
         Message("assistant", None, tool_calls=(ADD,)),
@@ -206,7 +218,7 @@ def test_recorded_calls_precede_the_reply(script, browser, alice):
 
 
 def test_transcript_calls_are_shown_without_a_record(script, alice):
-    say(
+    store_messages(
         alice,
         Message("user", "1 + 1?"),
         Message("assistant", "Let me see.", tool_calls=(ADD,)),
@@ -220,7 +232,7 @@ def test_transcript_calls_are_shown_without_a_record(script, alice):
 
 
 def test_unanswered_client_call_is_shown(script, alice):
-    say(
+    store_messages(
         alice,
         Message("user", "1 + 1?"),
         Message("assistant", None, tool_calls=(ADD,)),
@@ -232,7 +244,7 @@ def test_unanswered_client_call_is_shown(script, alice):
 
 
 def test_long_results_are_truncated_except_on_the_turn_page(script, alice):
-    turn_id = say(alice, Message("user", "?"), Message("assistant", "!"))
+    turn_id = store_messages(alice, Message("user", "?"), Message("assistant", "!"))
     long = "y" * 10_000
     store_turn(tool_call("add", result=long), turn_id=turn_id, user_id=alice)
     (call,) = read(script, alice)["data"][-1]["calls"]
@@ -243,7 +255,9 @@ def test_long_results_are_truncated_except_on_the_turn_page(script, alice):
 def test_scores_feedback_and_extracted_facts_are_shown_with_reply(
     script, browser, alice
 ):
-    turn_id = say(alice, Message("user", "I like plums"), Message("assistant", "Ok"))
+    turn_id = store_messages(
+        alice, Message("user", "I like plums"), Message("assistant", "Ok")
+    )
     store_turn(turn_id=turn_id, user_id=alice)
     judged = JudgedReply(turn_id, alice, "quality", "assistant")
     scores.store_scores(judged, {"tone": JudgeResult(8, "It is kind.")})
@@ -273,7 +287,7 @@ def test_scores_feedback_and_extracted_facts_are_shown_with_reply(
 
 
 def test_failed_turns_are_shown_in_order(script, browser, alice):
-    say(alice, Message("user", "First"), Message("assistant", "One"))
+    store_messages(alice, Message("user", "First"), Message("assistant", "One"))
     store_turn(
         user_id=alice,
         outcome="error",
@@ -284,24 +298,26 @@ def test_failed_turns_are_shown_in_order(script, browser, alice):
     store_turn(
         user_id=alice, outcome="error", thread="other", started_at=datetime.now(UTC)
     )
-    say(alice, Message("user", "Third"), Message("assistant", "Three"))
-    told = read(script, alice)["data"]
-    said = [each.get("content", each.get("user_message")) for each in told]
-    assert said == ["First", "One", "Second", "Third", "Three"]
+    store_messages(alice, Message("user", "Third"), Message("assistant", "Three"))
+    page_data = read(script, alice)["data"]
+    texts = [each.get("content", each.get("user_message")) for each in page_data]
+    assert texts == ["First", "One", "Second", "Third", "Three"]
     assert "HTTP 529" in page(browser, alice)
 
 
 def test_failures_are_shown_for_a_user_without_replies(script, browser, alice):
     store_turn(user_id=alice, outcome="error", error="no luck", user_message="Hello?")
-    told = read(script, alice)
-    assert told["thread"] is None
-    assert [each["error"] for each in told["data"]] == ["no luck"]
+    page_data = read(script, alice)
+    assert page_data["thread"] is None
+    assert [each["error"] for each in page_data["data"]] == ["no luck"]
     assert "no luck" in page(browser, alice)
 
 
 def test_earlier_pages_show_only_their_own_failures(script, alice):
     for number in range(3):
-        say(alice, Message("user", f"q{number}"), Message("assistant", f"a{number}"))
+        store_messages(
+            alice, Message("user", f"q{number}"), Message("assistant", f"a{number}")
+        )
         moment = datetime.now(UTC)
         store_turn(
             user_id=alice, outcome="error", error=f"e{number}", started_at=moment
@@ -316,12 +332,14 @@ def test_query_count_is_independent_of_length(alice):
     counts = []
     for number in (1, 12):
         for _ in range(number):
-            turn_id = say(alice, Message("user", "Hi"), Message("assistant", "Hello!"))
+            turn_id = store_messages(
+                alice, Message("user", "Hi"), Message("assistant", "Hello!")
+            )
             store_turn(*nested_calls(), turn_id=turn_id, user_id=alice)
             sample_user.store_scores(alice, turn_id, "plums")
         thread = conversation_queries.get_thread(alice, "")
         with CaptureQueriesContext(connection) as queries:
-            told = conversation_serializers.conversation_page(alice, thread)
-        assert len(told.data) == 2 * sum(range(number + 1)) or number == 12
+            page_data = conversation_serializers.conversation_page(alice, thread)
+        assert len(page_data.data) == 2 * sum(range(number + 1)) or number == 12
         counts.append(len(queries))
     assert counts == [7, 7]

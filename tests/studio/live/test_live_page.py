@@ -1,4 +1,4 @@
-"""The live board: what it tells scripts, and whom it tells over the websocket."""
+"""The live page: its state as JSON, and its websocket."""
 
 import asyncio
 import contextlib
@@ -16,8 +16,7 @@ from websockets.sync.client import connect
 from coulisse_site.asgi import application
 from studio.live import broadcaster, recent_activity, websocket
 from studio.live import views as face
-from telemetry.live_turns import live_publisher
-from telemetry.live_turns import running_turn_serializer as told_of
+from telemetry.live_turns import live_publisher, running_turn_serializer
 from telemetry.live_turns.active_turns import ACTIVE_TURNS, ActiveTurns
 from tests.conftest import CONFIG, serve
 from tests.gateway.calls import basic
@@ -31,7 +30,7 @@ JSON = {"Accept": "application/json"}
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch):
+def _short_intervals(monkeypatch):
     monkeypatch.setattr(broadcaster, "FLUSH_SECONDS", 0.01)
     monkeypatch.setattr(broadcaster, "ROWS_INTERVAL_SECONDS", 0.01)
     monkeypatch.setattr(live_publisher, "FLUSH_SECONDS", 0.01)
@@ -43,13 +42,13 @@ def http(running):
         yield http
 
 
-def socket(running, **more):
+def open_socket(running, **options):
     address = running.replace("http://", "ws://") + websocket.SOCKET_PATH
-    return connect(address, open_timeout=60, close_timeout=2, **more)
+    return connect(address, open_timeout=60, close_timeout=2, **options)
 
 
-class Seen:
-    """What a page would show: the first message, and what changed since."""
+class LivePage:
+    """The state that a page shows: the snapshot and all changes."""
 
     def __init__(self, ws):
         self._ws = ws
@@ -66,65 +65,64 @@ class Seen:
         self.count = message["count"]
         return message
 
-    def until(self, condition, seconds=60):
-        until = time.monotonic() + seconds
+    def read_until(self, condition, seconds=60):
+        deadline = time.monotonic() + seconds
         while not condition():
-            assert time.monotonic() < until
+            assert time.monotonic() < deadline
             self.read()
 
 
-def beside(function, *args):
+def run_in_thread(function, *args):
     thread = threading.Thread(target=function, args=args, daemon=True)
     thread.start()
     return thread
 
 
 @pytest.fixture(autouse=True)
-def _nothing_runs():
-    """What other tests left in the middle is over, and put away."""
-    wait(lambda: ACTIVE_TURNS.count() == 0)
+def _wait_for_running_turns():
+    """Wait for the turns of other tests."""
+    wait_for(lambda: ACTIVE_TURNS.count() == 0)
 
 
 def test_live_state_is_returned_as_json(server, http, client, user):
     said = ask(client, user)
-    # What was sent to the page follows what runs.
-    wait(lambda: http.get("/admin/live", headers=JSON).json()["turns"] == [])
-    told = http.get("/admin/live", headers=JSON).json()
-    assert told["object"] == "live"
-    assert told["finished"][0]["completion_id"] == said.id
-    assert told["tasks"].keys() == {"counts", "more", "open", "ended"}
-    assert (told["turns"], told["count"], told["processes"]) == ([], 0, 1)
-    face.LiveState.model_validate(told)
+    wait_for(lambda: http.get("/admin/live", headers=JSON).json()["turns"] == [])
+    data = http.get("/admin/live", headers=JSON).json()
+    assert data["object"] == "live"
+    assert data["finished"][0]["completion_id"] == said.id
+    assert data["tasks"].keys() == {"counts", "more", "open", "ended"}
+    assert (data["turns"], data["count"], data["processes"]) == ([], 0, 1)
+    face.LiveState.model_validate(data)
 
 
 def test_watcher_receives_a_snapshot_and_then_changes(
     server, running, client, fake, user
 ):
     fake.hang()
-    with socket(running) as ws:
-        seen = Seen(ws)
+    with open_socket(running) as ws:
+        seen = LivePage(ws)
         assert seen.read()["type"] == "snapshot"
         assert seen.turns == {}
-        call = beside(ask, client, user)
-        seen.until(lambda: seen.turns)
+        call = run_in_thread(ask, client, user)
+        seen.read_until(lambda: seen.turns)
         ((turn_id, turn),) = seen.turns.items()
         assert (turn["agent"], turn["current_step"]["kind"]) == ("assistant", "model")
         assert seen.count == 1
         fake.release()
-        seen.until(lambda: not seen.turns)
-        seen.until(lambda: turn_id in [told["id"] for told in seen.finished])
+        seen.read_until(lambda: not seen.turns)
+        seen.read_until(lambda: turn_id in [data["id"] for data in seen.finished])
         call.join(60)
 
 
 def test_late_watcher_receives_running_turns(server, running, client, fake, user):
     fake.hang()
-    call = beside(ask, client, user)
+    call = run_in_thread(ask, client, user)
     fake.wait(lambda: fake.requests)
-    with socket(running) as ws:
-        seen = Seen(ws)
-        seen.until(lambda: seen.turns)
-        with socket(running) as other:
-            later = Seen(other)
+    with open_socket(running) as ws:
+        seen = LivePage(ws)
+        seen.read_until(lambda: seen.turns)
+        with open_socket(running) as other:
+            later = LivePage(other)
             later.read()
             assert later.turns.keys() == seen.turns.keys()
     fake.release()
@@ -132,34 +130,37 @@ def test_late_watcher_receives_running_turns(server, running, client, fake, user
 
 
 def test_plain_http_request_is_426(server, http):
-    answer = http.get(websocket.SOCKET_PATH)
-    assert answer.status_code == 426
-    assert answer.headers["Upgrade"] == "websocket"
-    assert "/admin/live" in answer.text
+    upgrade_response = http.get(websocket.SOCKET_PATH)
+    assert upgrade_response.status_code == 426
+    assert upgrade_response.headers["Upgrade"] == "websocket"
+    assert "/admin/live" in upgrade_response.text
 
 
 def test_foreign_origins_are_refused(server, running):
     for origin in ("http://evil.example", "null"):
-        with pytest.raises(InvalidStatus) as refused, socket(running, origin=origin):
+        with (
+            pytest.raises(InvalidStatus) as refusal_page,
+            open_socket(running, origin=origin),
+        ):
             pass
-        assert refused.value.response.status_code == 403
-    with socket(running, origin=running) as ws:
+        assert refusal_page.value.response.status_code == 403
+    with open_socket(running, origin=running) as ws:
         assert json.loads(ws.recv(timeout=60))["type"] == "snapshot"
 
 
 def test_unauthenticated_websocket_is_refused(configure, running):
     configure(BASIC)
-    with pytest.raises(InvalidStatus) as refused, socket(running):
+    with pytest.raises(InvalidStatus) as refusal_page, open_socket(running):
         pass
-    assert refused.value.response.status_code == 403
+    assert refusal_page.value.response.status_code == 403
     headers = basic("admin", "open-the-studio")
-    with socket(running, additional_headers=headers) as ws:
+    with open_socket(running, additional_headers=headers) as ws:
         assert json.loads(ws.recv(timeout=60))["type"] == "snapshot"
 
 
 def test_proxied_websocket_is_refused(server, running):
     headers = {"X-Forwarded-For": "127.0.0.1"}
-    with pytest.raises(InvalidStatus), socket(running, additional_headers=headers):
+    with pytest.raises(InvalidStatus), open_socket(running, additional_headers=headers):
         pass
 
 
@@ -173,44 +174,44 @@ def test_other_websocket_paths_are_refused(server, running):
 def test_websocket_closes_when_access_ends(configure, running, monkeypatch):
     monkeypatch.setattr(websocket, "RECHECK_SECONDS", 0.02)
     configure(CONFIG)
-    with socket(running) as ws:
+    with open_socket(running) as ws:
         ws.recv(timeout=60)
         configure(BASIC)
         with pytest.raises(ConnectionClosed) as closed:
-            Seen(ws).until(lambda: False)
+            LivePage(ws).read_until(lambda: False)
         assert closed.value.rcvd.code == websocket.CLOSE_FORBIDDEN
 
 
 def test_disconnected_watcher_is_removed(server, running):
     watching = broadcaster.current()
-    with socket(running) as ws:
+    with open_socket(running) as ws:
         ws.recv(timeout=60)
-        wait(lambda: len(watching._watchers) == 1)
-    wait(lambda: not watching._watchers)
+        wait_for(lambda: len(watching._watchers) == 1)
+    wait_for(lambda: not watching._watchers)
     watching._polled_until = -1.0  # Another test asked.
-    wait(lambda: not watching._publisher._handlers)
+    wait_for(lambda: not watching._publisher._handlers)
     assert not watching._watchers
 
 
 async def test_disconnect_during_a_send_is_not_logged(server, caplog):
     scope = {"type": "websocket", "path": websocket.SOCKET_PATH, "query_string": b""}
     scope |= {"client": ["127.0.0.1", 1], "headers": [(b"host", b"127.0.0.1")]}
-    told = []
+    data = []
     heard = asyncio.Queue()
     heard.put_nowait({"type": "websocket.connect"})
 
     async def send(message):
-        told.append(message["type"])
+        data.append(message["type"])
         if message["type"] == "websocket.send":
             heard.put_nowait({"type": "websocket.disconnect", "code": 1006})
             raise OSError("gone")
 
     await asyncio.wait_for(application(scope, heard.get, send), 10)
-    assert told == ["websocket.accept", "websocket.send"]
+    assert data == ["websocket.accept", "websocket.send"]
     assert "live websocket failed" not in caplog.text
 
 
-def wait(condition, seconds=60):
+def wait_for(condition, seconds=60):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until
@@ -218,32 +219,32 @@ def wait(condition, seconds=60):
 
 
 async def test_slow_watcher_receives_a_new_snapshot():
-    class Told:
+    class SnapshotSource:
         count = 0
 
         async def snapshot_message(self):
             self.count += 1
-            return f"whole {self.count}"
+            return f"snapshot {self.count}"
 
-    told = Told()
-    watcher = broadcaster.LiveWatcher(told)
+    data = SnapshotSource()
+    watcher = broadcaster.LiveWatcher(data)
     messages = watcher.messages()
-    assert await anext(messages) == "whole 1"
+    assert await anext(messages) == "snapshot 1"
     watcher.enqueue("first")
     assert await anext(messages) == "first"
     for number in range(broadcaster.MAX_QUEUED_MESSAGES + 100):
         watcher.enqueue(str(number))
-    assert await anext(messages) == "whole 2"
+    assert await anext(messages) == "snapshot 2"
     watcher.enqueue("later")
     assert await anext(messages) == "later"
     await messages.aclose()
 
 
 async def test_silent_process_is_removed(monkeypatch):
-    told = running_turn()
-    gone = {told["id"]: None}
+    data = running_turn()
+    missing = {data["id"]: None}
     frame = live_publisher.ProcessUpdate(
-        "worker", True, {told["id"]: told}, 1, False, False
+        "worker", True, {data["id"]: data}, 1, False, False
     )
     watching = broadcaster.LiveBroadcaster(
         live_publisher.LivePublisher(ActiveTurns(), layer=lambda: None)
@@ -255,10 +256,10 @@ async def test_silent_process_is_removed(monkeypatch):
                 messages = watcher.messages()
                 await anext(messages)
                 watching._apply_update(frame)
-                while json.loads(await anext(messages))["turns"] != {told["id"]: told}:
+                while json.loads(await anext(messages))["turns"] != {data["id"]: data}:
                     pass
                 monkeypatch.setattr(broadcaster, "PROCESS_TIMEOUT_SECONDS", 0.0)
-                while (change := json.loads(await anext(messages)))["turns"] != gone:
+                while (change := json.loads(await anext(messages)))["turns"] != missing:
                     pass
                 assert change["count"] == 0
     finally:
@@ -266,24 +267,24 @@ async def test_silent_process_is_removed(monkeypatch):
 
 
 def running_turn():
-    return told_of.serialize_turn(make_turn())
+    return running_turn_serializer.serialize_turn(make_turn())
 
 
 def test_server_shutdown_closes_websockets(database):
     with serve("coulisse_site.asgi:application", grace_seconds=30) as url:
-        ws = socket(url)
+        ws = open_socket(url)
         with ws:
             json.loads(ws.recv(timeout=60))
             began = time.monotonic()
-            ending = beside(ended, ws)
+            ending = run_in_thread(read_until_closed, ws)
     ending.join(60)
     assert not ending.is_alive()
     assert time.monotonic() - began < 20
 
 
-def ended(ws):
+def read_until_closed(ws):
     with contextlib.suppress(ConnectionClosed):
-        Seen(ws).until(lambda: False)
+        LivePage(ws).read_until(lambda: False)
 
 
 def test_page_without_script_shows_escaped_turns(server, browser, client, user):
@@ -300,18 +301,18 @@ def test_page_without_script_shows_escaped_turns(server, browser, client, user):
 
 def test_polling_client_sees_running_turns(server, http, client, fake, user):
     fake.hang()
-    call = beside(ask, client, user)
+    call = run_in_thread(ask, client, user)
     fake.wait(lambda: fake.requests)
 
     def agents():
-        told = http.get("/admin/live", headers=JSON).json()
-        return [turn["agent"] for turn in told["turns"]]
+        data = http.get("/admin/live", headers=JSON).json()
+        return [turn["agent"] for turn in data["turns"]]
 
-    wait(lambda: agents() == ["assistant"])
+    wait_for(lambda: agents() == ["assistant"])
     face.LiveState.model_validate(http.get("/admin/live", headers=JSON).json())
     # From now on others are listened to, for a while.
-    wait(lambda: broadcaster.current()._processes)
-    wait(lambda: agents() == ["assistant"])
+    wait_for(lambda: broadcaster.current()._processes)
+    wait_for(lambda: agents() == ["assistant"])
     assert broadcaster.current()._processes
     fake.release()
     call.join(60)

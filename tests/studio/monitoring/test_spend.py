@@ -1,4 +1,4 @@
-"""What was spent: as a page, data and a table for spreadsheets."""
+"""Spending as a page, as data and as CSV."""
 
 import csv
 import uuid
@@ -27,8 +27,8 @@ NOW = datetime(2100, 7, 31, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def alone(database: None) -> Iterator[None]:
-    """Nothing a test keeps is there afterwards."""
+def rollback(database: None) -> Iterator[None]:
+    """Roll back the rows of a test."""
     with transaction.atomic():
         yield
         transaction.set_rollback(True)
@@ -48,22 +48,22 @@ def agent():
     return f"spender-{uuid.uuid4().hex[:8]}"
 
 
-def line(told, key, name):
-    return next(each for each in told["data"] if each[key] == name)
+def line(data, key, name):
+    return next(each for each in data["data"] if each[key] == name)
 
 
-def table(answer):
-    assert answer.status_code == 200
-    return list(csv.DictReader(StringIO(answer.text)))
+def table(response):
+    assert response.status_code == 200
+    return list(csv.DictReader(StringIO(response.text)))
 
 
 def test_spend_is_grouped_by_agent_day_user_model_and_token(script, agent):
     token, _ = api_tokens.create_token(agent, "ada", by=ADA)
     turn = paid(agent=agent, token_id=token.id)
     paid(None, agent=agent)
-    told = ok(script.get(SPEND))
-    assert told["by"] == "agent"
-    mine = line(told, "agent", agent)
+    data = ok(script.get(SPEND))
+    assert data["by"] == "agent"
+    mine = line(data, "agent", agent)
     assert (mine["turns"], mine["unknown_turns"], mine["cost_usd"]) == (2, 1, 1.25)
     by_user = ok(script.get(SPEND, params={"by": "user"}))
     assert line(by_user, "user", str(turn.user_id))["cost_usd"] == 1.25
@@ -79,12 +79,12 @@ def test_spend_is_grouped_by_agent_day_user_model_and_token(script, agent):
 def test_every_grouping_has_a_page(browser, by, agent):
     token, _ = api_tokens.create_token(agent, "ada", by=ADA)
     paid(9_000_000_000, agent=agent, token_id=token.id)
-    answer = browser.get(f"{SPEND}?by={by}&since=7d")
-    assert answer.status_code == 200
-    assert "Cost by day" in answer.text
-    assert f'"?by={by}&amp;since=7d&amp;format=csv"' in answer.text
+    response = browser.get(f"{SPEND}?by={by}&since=7d")
+    assert response.status_code == 200
+    assert "Cost by day" in response.text
+    assert f'"?by={by}&amp;since=7d&amp;format=csv"' in response.text
     if by in ("agent", "token"):
-        assert f">{agent}</a>" in answer.text
+        assert f">{agent}</a>" in response.text
 
 
 def test_csv_export_escapes_formulas(script, agent):
@@ -114,16 +114,16 @@ def test_csv_export_escapes_formulas(script, agent):
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ({"by": "mood"}, "by"),
         ({"since": "soon"}, "soon"),
         ({"since": "0001-01-01T00:00+14:00"}, "is not a time"),
     ],
 )
-def test_invalid_query_is_refused(script, browser, query, said):
-    answer = script.get(SPEND, params=query)
-    assert said in error(answer, 400)["message"]
+def test_invalid_query_is_refused(script, browser, query, message):
+    response = script.get(SPEND, params=query)
+    assert message in error(response, 400)["message"]
     assert browser.http.get(SPEND, params=query).status_code == 400
 
 
@@ -132,7 +132,7 @@ def test_viewer_may_read(viewer):
     assert viewer.get("/admin/").status_code == 200
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("rollback")
 def test_page_shows_the_most_expensive_rows(server):
     for number in range(spend.ROWS_SHOWN + 5):
         paid(number, started_at=NOW, user_id=uuid.uuid4())
@@ -144,7 +144,7 @@ def test_page_shows_the_most_expensive_rows(server):
     assert shown["total"].turns == spend.ROWS_SHOWN + 5
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("rollback")
 @pytest.mark.parametrize("by", ["agent", "day", "model", "token", "user"])
 def test_query_count_is_independent_of_amount(server, by):
     def count() -> int:
@@ -160,7 +160,7 @@ def test_query_count_is_independent_of_amount(server, by):
     assert count() == few <= 12
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("rollback")
 def test_every_day_has_a_bar():
     paid(started_at=NOW - timedelta(days=3))
     paid(None, started_at=NOW - timedelta(days=1))

@@ -1,4 +1,4 @@
-"""How the studio writes what the audit has of a change."""
+"""Template filters format the details of audit entries."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from studio.templatetags.studio import NO_VALUE, readable_value
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "data"),
     [
         (["judges", "agents"], "judges, agents"),
         ([[1, 407]], "1, 407"),
@@ -18,5 +18,5 @@ from studio.templatetags.studio import NO_VALUE, readable_value
         ("<b>", "<b>"),
     ],
 )
-def test_audit_details_are_readable(value, told):
-    assert readable_value(value) == told
+def test_audit_details_are_readable(value, data):
+    assert readable_value(value) == data

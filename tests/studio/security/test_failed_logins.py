@@ -1,4 +1,4 @@
-"""Who guesses the studio's password keeps nobody waiting, and is delayed."""
+"""Failed logins are delayed, and do not block other requests."""
 
 import threading
 import uuid
@@ -91,8 +91,8 @@ def test_hashing_does_not_block_pages_or_assets(at, http, hashing):
         until(lambda: sum(each.done() for each in guesses) == 8)
         # The pool is full and stands still; these would wait for ever.
         for path in ("/admin/", "/admin/agents", "/admin/settings", STYLES):
-            answer = http.get(path, headers={**RIGHT, **PAGE})
-            assert answer.status_code == 200, path
+            response = http.get(path, headers={**RIGHT, **PAGE})
+            assert response.status_code == 200, path
         assert http.get(STYLES).status_code == 200
         assert guess(at("127.0.2.1"), "another").status_code == 503
         assert sum(each.done() for each in guesses) == 8
@@ -115,8 +115,8 @@ def test_hashing_pool_is_shared_with_the_api(at, http, hashing, configure):
             for number in range(16)
         ]
         until(lambda: len(passwords._hash_pool) == 16)
-        refused = http.get("/v1/models", headers=basic("ada", "x"))
-        assert error(refused, 503)["code"] == "password_checks_busy"
+        refusal_page = http.get("/v1/models", headers=basic("ada", "x"))
+        assert error(refusal_page, 503)["code"] == "password_checks_busy"
         hashing.may_end.set()
         assert {each.result().status_code for each in guesses} == {401}
 
@@ -144,9 +144,9 @@ def test_sixth_failed_login_is_delayed(http, hashing, clock):
     assert (page.status_code, page.headers["Retry-After"]) == (429, "1")
     assert "Try again in 1 second" in page.text
     assert "WWW-Authenticate" not in page.headers
-    told = http.get("/admin/", headers=basic("admin", "wrong"))
-    assert error(told, 429)["code"] == "login_delayed"
-    assert told.headers["Retry-After"] == "1"
+    data = http.get("/admin/", headers=basic("admin", "wrong"))
+    assert error(data, 429)["code"] == "login_delayed"
+    assert data.headers["Retry-After"] == "1"
     assert len(hashing.computed) == 5
     assert http.get("/admin/", headers=RIGHT).status_code == 429
     clock.now += 1
@@ -160,7 +160,7 @@ def test_verified_login_is_never_delayed(http):
 
 
 def test_right_password_succeeds_during_an_attack(at, clock):
-    """The honest client waits as it is told; 4 others try again all the time."""
+    """The honest client waits for Retry-After; 4 attackers never stop."""
     stop = threading.Event()
 
     def attack() -> None:
@@ -174,14 +174,14 @@ def test_right_password_succeeds_during_an_attack(at, clock):
             until(lambda: guess(at("127.0.0.3")).status_code == 429)
             honest = at("127.0.0.4")
             for _ in range(12):
-                answer = honest.get("/admin/agents", headers=RIGHT)
-                if answer.status_code == 200:
+                response = honest.get("/admin/agents", headers=RIGHT)
+                if response.status_code == 200:
                     break
-                assert answer.status_code == 429
-                clock.now += float(answer.headers["Retry-After"])
+                assert response.status_code == 429
+                clock.now += float(response.headers["Retry-After"])
         finally:
             stop.set()
-        assert answer.status_code == 200
+        assert response.status_code == 200
         assert honest.get("/admin/", headers=RIGHT).status_code == 200
         for each in attacks:
             each.result()
@@ -192,15 +192,15 @@ def test_home_page_reports_failed_logins(http, at):
     name = f"name-{uuid.uuid4().hex[:8]}"
     stranger = at("127.0.0.2")
     assert [guess(stranger, name).status_code for _ in range(9)][-1] == 429
-    said = f"5 failed sign-ins from 127.0.0.2 for name '{name}' in the last hour"
+    message = f"5 failed sign-ins from 127.0.0.2 for name '{name}' in the last hour"
 
-    def concerns() -> list[dict]:
+    def alert_messages() -> list[dict]:
         found = http.get("/admin/", headers=RIGHT).json()["alerts"]
-        return [each for each in found if each["message"] == said]
+        return [each for each in found if each["message"] == message]
 
-    [concern] = until(concerns)
-    assert concern["level"] == "warn"
-    listed = http.get(concern["address"], headers=RIGHT).json()["data"]
+    [alert] = until(alert_messages)
+    assert alert["level"] == "warn"
+    listed = http.get(alert["address"], headers=RIGHT).json()["data"]
     assert name in {each["details"]["name"] for each in listed}
 
 
@@ -208,7 +208,7 @@ def test_request_without_authentication_middleware_is_refused(configure):
     configure(YAML)
     request = RequestFactory().get("/admin/", headers=RIGHT)
     request.urlconf = "coulisse_site.studio_urls"
-    answer = access_middleware.AccessMiddleware(lambda _: pytest.fail("it was let in"))(
-        request
-    )
-    assert answer.status_code == 401
+    response = access_middleware.AccessMiddleware(
+        lambda _: pytest.fail("it was let in")
+    )(request)
+    assert response.status_code == 401

@@ -1,4 +1,4 @@
-"""Pages about users ask the database as often, however much there is."""
+"""The number of queries of user pages does not depend on the amount of data."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -35,23 +35,23 @@ def alice(server, user):
     return user_id
 
 
-def queries(face, **kwargs):
-    """Return how many queries a page takes, in this very thread."""
+def count_queries(view, **kwargs):
+    """Return the number of queries of a page, which runs in this thread."""
     request = RequestFactory().get("/admin/users", headers={"Accept": "text/html"})
     request.user = staff.get_or_create_user("olga")
     with (
         override_settings(ROOT_URLCONF="coulisse_site.studio_urls"),
-        CaptureQueriesContext(connection) as seen,
+        CaptureQueriesContext(connection) as captured,
     ):
-        answer = face.as_view()(request, **kwargs)
-        if not answer.is_rendered:
-            answer.render()
-    assert answer.status_code == 200
-    return len(seen)
+        response = view.as_view()(request, **kwargs)
+        if not response.is_rendered:
+            response.render()
+    assert response.status_code == 200
+    return len(captured)
 
 
-def more(user_id):
-    """Have there be more of everything."""
+def add_data(user_id):
+    """Add turns, threads, scores and facts."""
     for number in range(4):
         turn = store_turn(*nested_calls(), user_id=user_id, started_at=NOW)
         store_turn(
@@ -69,24 +69,24 @@ def more(user_id):
 
 
 @pytest.mark.parametrize(
-    "face",
+    "view",
     [UserDetailView, ThreadListView, FactListView, UserScoresView, UserTurnListView],
 )
-def test_user_page_query_count_is_constant(alice, face):
-    queries(face, user=str(alice))
-    few = queries(face, user=str(alice))
-    more(alice)
-    assert queries(face, user=str(alice)) == few <= 20
+def test_user_page_query_count_is_constant(alice, view):
+    count_queries(view, user=str(alice))
+    few = count_queries(view, user=str(alice))
+    add_data(alice)
+    assert count_queries(view, user=str(alice)) == few <= 20
 
 
-@pytest.mark.parametrize("face", [UserListView, TurnListView])
-def test_list_page_query_count_is_constant(alice, face):
-    few = queries(face)
+@pytest.mark.parametrize("view", [UserListView, TurnListView])
+def test_list_page_query_count_is_constant(alice, view):
+    few = count_queries(view)
     for _ in range(4):
         user_id = UserId(uuid.uuid4())
         sample_user.store_conversation(user_id, "plums")
         store_turn(*nested_calls(), user_id=user_id, started_at=NOW)
-    assert queries(face) == few <= 9
+    assert count_queries(view) == few <= 9
 
 
 def test_turn_and_fact_page_query_count_is_constant(alice):
@@ -94,19 +94,19 @@ def test_turn_and_fact_page_query_count_is_constant(alice):
         store_turn(user_id=alice),
         store_turn(*nested_calls(), user_id=alice),
     )
-    assert queries(TurnView, id=str(shallow.turn_id)) == queries(
+    assert count_queries(TurnView, id=str(shallow.turn_id)) == count_queries(
         TurnView, id=str(tree.turn_id)
     )
-    name = f"mem_{sample_user.store_fact(alice, 'Likes figs').id.hex}"
-    few = queries(FactView, user=str(alice), id=name)
-    more(alice)
-    assert queries(FactView, user=str(alice), id=name) == few
+    name = f"mem_{lives.remember(alice, 'Likes figs').id.hex}"
+    few = count_queries(FactView, user=str(alice), id=name)
+    add_data(alice)
+    assert count_queries(FactView, user=str(alice), id=name) == few
 
 
 def test_users_are_read_in_three_queries(alice):
-    with CaptureQueriesContext(connection) as seen:
+    with CaptureQueriesContext(connection) as captured:
         user_queries.page_users(limit=5)
-    assert len(seen) == 3
+    assert len(captured) == 3
 
 
 def test_later_messages_determine_the_order(alice):

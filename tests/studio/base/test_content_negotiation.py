@@ -1,4 +1,4 @@
-"""In which of its faces an address answers, and what its answers say of themselves."""
+"""The format of a response follows the Accept header."""
 
 import pytest
 from ruamel.yaml import YAML
@@ -14,23 +14,23 @@ pytestmark = pytest.mark.database
 
 BROWSERS = "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8"
 JSON, YAML_TYPE, PAGE = "application/json", "application/yaml", "text/html"
-READ = [
+PATHS = [
     path
     for path, _, methods in VIEWS
     if "GET" in methods
     and "somewhat" not in path
     and path not in (WEBSOCKET_PATH, UNSUPPORTED_SECTION)
 ]
-MOVING = ("/admin/", "/admin/live", "/admin/spend")
-"""They tell the time."""
+CHANGING = ("/admin/", "/admin/live", "/admin/spend")
+"""Their responses differ with each request."""
 
 
-def kind(answer) -> str:
-    return answer.headers["Content-Type"].partition(";")[0]
+def media_type(response) -> str:
+    return response.headers["Content-Type"].partition(";")[0]
 
 
 @pytest.mark.parametrize(
-    ("accept", "told"),
+    ("accept", "data"),
     [
         ("*/*", JSON),
         ("", JSON),
@@ -49,68 +49,68 @@ def kind(answer) -> str:
         ("application/yaml;q=nonsense, application/json;q=0.1", JSON),
     ],
 )
-def test_preferred_format_is_returned(script, accept: str, told: str) -> None:
-    answer = script.get("/admin/tokens", headers={"Accept": accept})
-    assert (answer.status_code, kind(answer)) == (200, told)
+def test_preferred_format_is_returned(script, accept: str, data: str) -> None:
+    response = script.get("/admin/tokens", headers={"Accept": accept})
+    assert (response.status_code, media_type(response)) == (200, data)
 
 
 @pytest.mark.parametrize("accept", ["image/png", "application/json;q=0", "nonsense"])
 def test_unsupported_format_is_406(script, accept: str) -> None:
-    answer = script.get("/admin/tokens", headers={"Accept": accept})
-    assert answer.status_code == 406
-    assert answer.json()["error"]["type"] == "invalid_request_error"
+    response = script.get("/admin/tokens", headers={"Accept": accept})
+    assert response.status_code == 406
+    assert response.json()["error"]["type"] == "invalid_request_error"
 
 
 def test_query_parameter_selects_the_format(script) -> None:
-    answer = script.get("/admin/tokens?format=yaml")
-    assert kind(answer) == YAML_TYPE
+    response = script.get("/admin/tokens?format=yaml")
+    assert media_type(response) == YAML_TYPE
     assert script.get("/admin/tokens?format=csv").status_code == 406
-    assert kind(script.get("/admin/spend?format=csv")) == "text/csv"
-    assert kind(script.get("/admin/spend", headers={"Accept": "text/csv"})) == (
+    assert media_type(script.get("/admin/spend?format=csv")) == "text/csv"
+    assert media_type(script.get("/admin/spend", headers={"Accept": "text/csv"})) == (
         "text/csv"
     )
 
 
 def test_config_defaults_to_yaml(script) -> None:
-    assert kind(script.get("/admin/config")) == YAML_TYPE
-    assert kind(script.get("/admin/config", headers={"Accept": JSON})) == JSON
-    assert kind(script.get("/admin/config", headers={"Accept": BROWSERS})) == PAGE
+    assert media_type(script.get("/admin/config")) == YAML_TYPE
+    assert media_type(script.get("/admin/config", headers={"Accept": JSON})) == JSON
+    assert media_type(script.get("/admin/config", headers={"Accept": BROWSERS})) == PAGE
 
 
 def test_yaml_equals_json(script) -> None:
-    assert len(READ) > 20
+    assert len(PATHS) > 20
     wrong = []
-    for path in set(READ) - {*MOVING}:
-        said = script.get(path, headers={"Accept": JSON}).json()
+    for path in set(PATHS) - {*CHANGING}:
+        message = script.get(path, headers={"Accept": JSON}).json()
         text = script.get(path, headers={"Accept": YAML_TYPE}).text
         read = YAML(typ="safe", pure=True).load(text)
         # Of a section that is not there, YAML has nothing to say.
-        if read != said and (read or said):
+        if read != message and (read or message):
             wrong.append(path)
     assert wrong == []
 
 
 def test_responses_are_not_cached(script) -> None:
-    answers = [
+    responses = [
         script.request(method, path, headers={"Accept": accept})
-        for path in READ
+        for path in PATHS
         for method in ("GET", "HEAD", "OPTIONS")
         for accept in (JSON, PAGE)
     ]
-    answers += [script.get("/admin/no/such/page"), script.post("/admin/tokens")]
-    kept = {
-        f"{answer.request.method} {answer.url}"
-        for answer in answers
-        if answer.headers.get("Cache-Control") != "no-store"
+    responses += [script.get("/admin/no/such/page"), script.post("/admin/tokens")]
+    cached = {
+        f"{response.request.method} {response.url}"
+        for response in responses
+        if response.headers.get("Cache-Control") != "no-store"
     }
-    assert kept == set()
+    assert cached == set()
 
 
 def test_head_matches_get(script) -> None:
-    for path in READ:
+    for path in PATHS:
         got, head = script.get(path), script.head(path)
         assert (head.status_code, head.content) == (200, b""), path
-        assert kind(head) == kind(got), path
+        assert media_type(head) == media_type(got), path
     assert script.head("/admin/tokens/none").status_code == 404
 
 
@@ -118,9 +118,9 @@ def test_options_lists_the_methods(script) -> None:
     for path, _, methods in VIEWS:
         if "somewhat" in path or path in (WEBSOCKET_PATH, UNSUPPORTED_SECTION):
             continue
-        answer = script.options(path)
-        assert answer.status_code == 204, path
-        allowed = set(answer.headers["Allow"].split(", "))
+        response = script.options(path)
+        assert response.status_code == 204, path
+        allowed = set(response.headers["Allow"].split(", "))
         assert methods <= allowed <= {*methods, "HEAD", "OPTIONS"}, path
         assert ("HEAD" in allowed) == ("GET" in allowed), path
 

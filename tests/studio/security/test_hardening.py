@@ -1,4 +1,4 @@
-"""What nobody may do in the studio, whichever way they come in."""
+"""Roles, security headers, masked secrets and limits of all addresses."""
 
 import re
 
@@ -46,19 +46,19 @@ ADDRESSES = addresses()
 def test_responses_block_foreign_scripts_and_frames(browser, script):
     found = browser.get("/admin/tokens")
     missing = browser.get("/admin/nowhere")
-    refused = script.post("/admin/tokens", json={})
+    refusal_page = script.post("/admin/tokens", json={})
     table = browser.get("/admin/tables/")
-    statuses = [each.status_code for each in (found, missing, refused, table)]
+    statuses = [each.status_code for each in (found, missing, refusal_page, table)]
     assert statuses == [200, 404, 400, 200]
-    for answer in (found, missing, refused, table):
-        (said,) = answer.headers.get_list("Content-Security-Policy")
-        rules = dict(rule.split(" ", 1) for rule in said.split("; "))
+    for response in (found, missing, refusal_page, table):
+        (message,) = response.headers.get_list("Content-Security-Policy")
+        rules = dict(rule.split(" ", 1) for rule in message.split("; "))
         assert rules["default-src"] == rules["frame-ancestors"] == "'none'"
         assert rules["script-src"] == "'self' 'unsafe-eval'"
         assert rules["form-action"] == rules["connect-src"] == "'self'"
         assert rules["base-uri"] == "'none'"
-        assert answer.headers["X-Frame-Options"] == "DENY"
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers["X-Frame-Options"] == "DENY"
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
     for page in (found, missing, table):
         scripts = re.findall(r"<script\b[^>]*>", page.text)
         assert scripts
@@ -70,18 +70,18 @@ def test_viewers_cannot_change_any_address(viewer):
     assert len(ADDRESSES) > 80
     for address in ADDRESSES:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
-            refused = viewer.request(method, address, json={})
-            assert refused.status_code == 403, (method, address)
-            assert "role_needed" in refused.text
+            refusal_page = viewer.request(method, address, json={})
+            assert refusal_page.status_code == 403, (method, address)
+            assert "role_needed" in refusal_page.text
 
 
 def test_account_without_a_role_sees_no_address(viewer):
     accounts.get_or_create_user("vera").groups.clear()
     for address in ADDRESSES:
         for method in ("GET", "OPTIONS", "POST"):
-            refused = viewer.request(method, address, json={})
-            assert refused.status_code == 403, (method, address)
-            assert "role_needed" in refused.text
+            refusal_page = viewer.request(method, address, json={})
+            assert refusal_page.status_code == 403, (method, address)
+            assert "role_needed" in refusal_page.text
 
 
 def test_secret_behind_a_yaml_alias_is_masked_in_entries(script, configure):
@@ -97,9 +97,11 @@ def test_secret_behind_a_yaml_alias_is_masked_in_entries(script, configure):
 def test_masked_alias_is_not_saved(script, configure):
     configure(SPOKEN)
     shown = script.get("/admin/agents/gossip", headers={"Accept": "application/yaml"})
-    refused = script.put("/admin/agents/gossip", content=shown.text, headers=AS_YAML)
-    assert refused.status_code == 422
-    assert "mask" in refused.json()["error"]["message"]
+    refusal_page = script.put(
+        "/admin/agents/gossip", content=shown.text, headers=AS_YAML
+    )
+    assert refusal_page.status_code == 422
+    assert "mask" in refusal_page.json()["error"]["message"]
     assert script.get("/admin/agents/gossip").json()["label"] == "yaml"
 
 
@@ -112,14 +114,14 @@ def test_validation_problems_quote_no_secret(script, configure, tmp_path, settin
     asked = shown.replace("preamble: *key", "provider: *key").replace(
         "    provider: openai\n", "", 1
     )
-    refused = script.put(
+    refusal_page = script.put(
         "/admin/config",
         content=asked,
         headers={**AS_YAML, "Accept": "application/json"},
     )
-    assert refused.status_code == 422
-    assert "[redacted]" in refused.json()["error"]["problems"][0]["message"]
-    assert SECRET not in refused.text
+    assert refusal_page.status_code == 422
+    assert "[redacted]" in refusal_page.json()["error"]["problems"][0]["message"]
+    assert SECRET not in refusal_page.text
     judged = script.post("/admin/config/check", json={"yaml": asked})
     assert judged.json()["problems"]
     assert SECRET not in judged.text
@@ -142,9 +144,12 @@ def test_browser_gets_data_for_resources_without_a_page(browser, configure):
 @pytest.mark.parametrize("name", ["..", ".", "check", "runs", "a/edit", "a/b/scores"])
 def test_name_that_would_hide_a_page_is_refused(script, name):
     body = {"name": name, "provider": "openai", "model": "gpt-test"}
-    refused = script.post("/admin/agents", json=body)
-    assert refused.status_code == 422
-    assert "is reserved for a page of the studio" in refused.json()["error"]["message"]
+    refusal_page = script.post("/admin/agents", json=body)
+    assert refusal_page.status_code == 422
+    assert (
+        "is reserved for a page of the studio"
+        in refusal_page.json()["error"]["message"]
+    )
 
 
 BOMB = "a: &a0 [x]\n" + "".join(
@@ -158,9 +163,13 @@ DEEP = "a: " + "[" * 5000 + "]" * 5000
 def test_body_with_too_many_yaml_nodes_is_refused(script, monkeypatch, path, text):
     monkeypatch.setattr(constructor, "MAX_NODES", 1000)
     method = "PUT" if path.startswith("settings") else "POST"
-    refused = script.request(method, f"/admin/{path}", content=text, headers=AS_YAML)
-    assert refused.status_code in (400, 422)
+    refusal_page = script.request(
+        method, f"/admin/{path}", content=text, headers=AS_YAML
+    )
+    assert refusal_page.status_code in (400, 422)
     nested = '{"a":' * 50_000
     body = {"Content-Type": "application/json"}
-    refused = script.request(method, f"/admin/{path}", content=nested, headers=body)
-    assert refused.status_code == 400
+    refusal_page = script.request(
+        method, f"/admin/{path}", content=nested, headers=body
+    )
+    assert refusal_page.status_code == 400

@@ -1,4 +1,4 @@
-"""Users, as operators look at them: all of them, and one."""
+"""The list of users, and the summary, export and erasure of one."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -24,8 +24,8 @@ limits:
   - {per: principal, tokens_per_day: 1000}
   - {per: agent, usd_per_day: 1}
 """
-FAR = datetime(2199, 1, 1, tzinfo=UTC)
-"""Later than any other test's user was active."""
+FAR_FUTURE = datetime(2199, 1, 1, tzinfo=UTC)
+"""Later than the activity in other tests."""
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_users_are_found_by_part_of_a_token_principal(script, user):
 
 
 def test_users_are_paginated_by_last_activity(script, server):
-    users = _active(*(FAR + timedelta(hours=n) for n in range(120)))
+    users = _active(*(FAR_FUTURE + timedelta(hours=n) for n in range(120)))
     ours = [str(user) for user in users]
     seen, after = [], None
     while len(seen) < 120:
@@ -95,7 +95,7 @@ def test_users_are_paginated_by_last_activity(script, server):
 
 
 def test_users_active_at_the_same_time_are_paginated(script, server):
-    users = _active(*[FAR + timedelta(days=9)] * 60)
+    users = _active(*[FAR_FUTURE + timedelta(days=9)] * 60)
     first = ok(script.get(USERS))
     second = ok(script.get(USERS, params={"after": first["last_id"]}))
     seen = [each["id"] for each in (*first["data"], *second["data"])]
@@ -125,8 +125,8 @@ def test_users_with_only_failures_or_facts_are_listed(script, server):
 
 
 def test_invalid_page_position_is_refused(script):
-    refused = error(script.get(USERS, params={"after": "plums"}), 400)
-    assert refused["param"] == "after"
+    refusal_page = error(script.get(USERS, params={"after": "plums"}), 400)
+    assert refusal_page["param"] == "after"
 
 
 def test_search_without_results_says_so(browser):
@@ -140,16 +140,16 @@ def test_search_without_results_says_so(browser):
 def test_user_page_shows_a_summary(script, alice, user):
     now = datetime.now(UTC)
     store_turn(user_id=alice, started_at=now + timedelta(hours=1), cost_micro_usd=700)
-    told = ok(script.get(at(alice)))
-    assert told["id"] == str(alice)
-    assert (told["threads"], told["messages"]) == (2, 8)
-    assert told["facts"] == {"active": 1, "superseded": 1}
-    assert told["time_zone"] == "Europe/Lisbon"
-    assert told["scores"] == [
+    data = ok(script.get(at(alice)))
+    assert data["id"] == str(alice)
+    assert (data["threads"], data["messages"]) == (2, 8)
+    assert data["facts"] == {"active": 1, "superseded": 1}
+    assert data["time_zone"] == "Europe/Lisbon"
+    assert data["scores"] == [
         {"judge": "quality", "criterion": "tone", "mean": 7.0, "count": 1}
     ]
-    assert datetime.fromisoformat(told["last_seen_at"]) > now + timedelta(minutes=59)
-    assert ok(script.get(at(user)))["id"] == told["id"]
+    assert datetime.fromisoformat(data["last_seen_at"]) > now + timedelta(minutes=59)
+    assert ok(script.get(at(user)))["id"] == data["id"]
 
 
 def test_limits_are_shown_with_usage(configure, script, alice):
@@ -166,9 +166,9 @@ def test_limits_are_shown_with_usage(configure, script, alice):
 
 
 def test_unknown_user_is_404(script, browser):
-    nobody = uuid.uuid4()
-    assert error(script.get(at(nobody)), 404)["code"] == "user_not_found"
-    page = browser.get(at(nobody))
+    stranger = uuid.uuid4()
+    assert error(script.get(at(stranger)), 404)["code"] == "user_not_found"
+    page = browser.get(at(stranger))
     assert page.status_code == 404
     assert "No such user" in page.text
 
@@ -186,10 +186,10 @@ def test_every_tab_is_a_page(browser, alice, path):
 
 
 def test_user_data_can_be_exported(script, alice):
-    answer = script.get(f"{at(alice)}/export")
-    told = ok(answer)
-    assert (told["user_id"], len(told["threads"])) == (str(alice), 2)
-    assert answer.headers["content-disposition"].startswith("attachment")
+    response = script.get(f"{at(alice)}/export")
+    data = ok(response)
+    assert (data["user_id"], len(data["threads"])) == (str(alice), 2)
+    assert response.headers["content-disposition"].startswith("attachment")
     assert AuditEntry.objects.filter(action="user.export", target=alice).count() == 1
 
 

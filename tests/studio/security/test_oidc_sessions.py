@@ -1,8 +1,7 @@
-"""Who may open the studio: over real HTTP, with a real identity provider."""
+"""Logins and sessions of `auth.admin.oidc`, with a real identity provider."""
 
 import json
 import re
-import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,25 +11,21 @@ import httpx2
 import pytest
 from django.contrib.auth.models import User
 from django.db import DatabaseError, OperationalError, connection
-from django.test import RequestFactory
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from access.authentication import oidc_tokens
 from access.authentication.oidc_login import OidcBackend
-from access.tokens import api_tokens
 from gateway.auth.browser_session import ApiSession
 from studio.live import websocket
 from studio.operations.studio_accounts import AccountChanges, update_account
-from studio.security import accounts, local_requests, roles
+from studio.security import accounts, roles
 from studio.security.roles import Role
 from studio.security.sessions import SessionStore
 from studio.server import access_middleware
-from tests.access.actors import ADA
 from tests.access.authentication.identity_provider import IdentityProvider
 from tests.conftest import CONFIG
 from tests.gateway.auth.test_oidc_login import Browser
-from tests.gateway.calls import basic
 
 pytestmark = pytest.mark.database
 
@@ -52,139 +47,6 @@ auth:
 
 
 @pytest.fixture
-def http(running):
-    with httpx2.Client(
-        base_url=running, timeout=60, verify=False, headers={"Accept": "text/html"}
-    ) as http:
-        yield http
-
-
-# Without auth.admin.
-
-
-def test_local_studio_is_open_without_login(configure, http):
-    configure(CONFIG)
-    answer = http.get("/admin/")
-    assert answer.status_code == 200
-    assert "Home · Coulisse" in answer.text
-    assert answer.headers["X-Frame-Options"] == "DENY"
-
-
-def test_home_page_names_agents_and_is_reached_without_slash(configure, http):
-    configure(CONFIG)
-    answer = http.get("/admin", follow_redirects=True)
-    assert (answer.status_code, answer.url.path) == (200, "/admin/")
-    assert "<h3>assistant</h3>" in answer.text
-    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
-    missing = http.get("/admin/nowhere")
-    assert missing.status_code == 404
-    assert 'href="/admin/"' in missing.text
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        *({"X-Forwarded-For": "127.0.0.1"}, {"Forwarded": "for=127.0.0.1"}),
-        *({"X-Real-IP": "127.0.0.1"}, {"Via": "1.1 proxy"}, {"CF-Ray": "x"}),
-        *({"X-Forwarded-Proto": "https"}, {"x-forwarded-host": "localhost"}),
-        {"Host": "192.168.1.2:8421"},
-        {"Host": "coulisse"},
-    ],
-)
-def test_proxied_request_is_refused_with_a_hint(configure, http, headers):
-    configure(CONFIG)
-    answer = http.get("/admin/", headers=headers)
-    assert answer.status_code == 403
-    assert "auth:" in answer.text
-    assert "password:" in answer.text
-
-
-def test_remote_address_is_not_local(configure, http):
-    request = RequestFactory().get("/admin/", HTTP_HOST="localhost")
-    seen = {}
-    for client in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.7", "::2", ""):
-        request.scope = {"client": (client, 1), "http_version": "1.1"}
-        seen[client] = local_requests.is_local(request)
-    assert [name for name, is_in in seen.items() if is_in] == [
-        *("127.0.0.1", "::1", "::ffff:127.0.0.1")
-    ]
-    request.scope = {"client": None}
-    assert not local_requests.is_local(request)
-
-
-def test_http_1_0_proxy_request_is_refused(configure, running):
-    configure(CONFIG)
-    host, port = running.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port))) as line:
-        line.sendall(b"GET /admin/ HTTP/1.0\r\nHost: localhost\r\n\r\n")
-        assert line.recv(100).split()[1] == b"403"
-
-
-def test_foreign_origin_is_refused(configure, http):
-    configure(CONFIG)
-    headers = {"Origin": "http://evil.localhost"}
-    assert http.post("/admin/", headers=headers).status_code == 403
-
-
-def test_path_spellings_do_not_bypass_authentication(configure, http):
-    configure(BASIC)
-    for path in ("/admin", "//admin/", "/v1/../admin/", "/admin%2f", "/%61dmin/"):
-        answer = http.send(
-            http.build_request("GET", httpx2.URL(http.base_url, raw_path=path.encode()))
-        )
-        assert answer.status_code in (401, 404), path
-        assert "Coulisse is running" not in answer.text
-
-
-# auth.admin.basic
-
-
-def test_password_grants_remote_access(configure, http):
-    configure(BASIC)
-    headers = {**basic("admin", "open-the-studio"), "X-Forwarded-For": "10.0.0.1"}
-    assert http.get("/admin/", headers=headers).status_code == 200
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        *({}, basic("admin", "wrong"), basic("root", "open-the-studio")),
-        *({"Authorization": "Bearer open-the-studio"}, {"Authorization": "Basic x"}),
-    ],
-)
-def test_other_credentials_are_refused(configure, http, headers):
-    configure(BASIC)
-    answer = http.get("/admin/", headers=headers)
-    assert answer.status_code == 401
-    challenge = 'Basic realm="Coulisse studio", charset="UTF-8"'
-    assert answer.headers["WWW-Authenticate"] == challenge
-    assert answer.headers["Content-Type"].startswith("text/html")
-    assert '<a href="/admin/">Log in' in answer.text
-
-
-def test_credentials_are_valid_in_one_scope_only(configure, http, database):
-    configure(
-        CONFIG
-        + "auth: {admin: {basic: {password: open-the-studio}}, proxy: {tokens: {}}}\n"
-    )
-    _, secret = api_tokens.create_token("test", "somebody", by=ADA)
-    token = {"Authorization": f"Bearer {secret}"}
-    assert http.get("/v1/models", headers=token).status_code == 200
-    assert http.get("/admin/", headers=token).status_code == 401
-    password = basic("admin", "open-the-studio")
-    assert http.get("/admin/", headers=password).status_code == 200
-    assert http.get("/v1/models", headers=password).status_code == 401
-
-
-def test_api_does_not_require_the_studio_password(configure, http):
-    configure(BASIC)
-    assert http.get("/v1/models").status_code == 200
-
-
-# auth.admin.oidc
-
-
-@pytest.fixture
 def idp():
     with IdentityProvider() as idp:
         yield idp
@@ -202,9 +64,9 @@ def browser(running, configure, idp):
 def test_oidc_user_becomes_administrator(browser, idp, user):
     idp.subject = user
     idp.claims = {"email": "ada@example.com", "name": "Ada L."}
-    answer = browser.follow(browser.get("/admin/?page=2"), 3)
-    assert answer.url.raw_path == b"/admin/?page=2"
-    assert answer.status_code == 200
+    response = browser.follow(browser.get("/admin/?page=2"), 3)
+    assert response.url.raw_path == b"/admin/?page=2"
+    assert response.status_code == 200
     row = User.objects.get(username=f"oidc:{user}")
     assert (row.email, row.first_name) == ("ada@example.com", "Ada L.")
     assert row.is_staff
@@ -261,8 +123,8 @@ def test_session_encrypted_for_the_api_does_not_open_the_studio(
 
 def test_session_cookie_is_scoped_to_the_studio(browser, idp, user):
     idp.subject = user
-    answer = browser.follow(browser.get("/admin/"), 2)
-    cookies = answer.headers.get_list("Set-Cookie")
+    response = browser.follow(browser.get("/admin/"), 2)
+    cookies = response.headers.get_list("Set-Cookie")
     assert cookies[0].startswith("coulisse_")
     for cookie in cookies:
         assert {"HttpOnly", "SameSite=Lax", "Path=/admin/"} <= set(cookie.split("; "))
@@ -317,8 +179,8 @@ def test_database_outage_does_not_end_a_session(browser, idp, user, monkeypatch)
     page = browser.get("/admin/")
     assert page.status_code == 503
     assert "The database is unavailable" in page.text
-    told = browser.http.get("/admin/", headers={"Accept": "application/json"})
-    assert told.status_code == 503
+    json_response = browser.http.get("/admin/", headers={"Accept": "application/json"})
+    assert json_response.status_code == 503
     monkeypatch.undo()
     assert browser.get("/admin/").status_code == 200
 
@@ -383,9 +245,9 @@ def test_new_oidc_account_gets_the_configured_role(
     assert page.status_code == 200
     assert "Create a token" not in page.text
     made = {"label": "x", "principal": "p"}
-    refused = browser.http.post("/admin/tokens", json=made)
-    assert refused.status_code == 403
-    assert "Only operators may do this" in refused.text
+    refusal_page = browser.http.post("/admin/tokens", json=made)
+    assert refusal_page.status_code == 403
+    assert "Only operators may do this" in refusal_page.text
 
 
 @pytest.mark.parametrize(
@@ -401,8 +263,8 @@ def test_cross_site_request_with_session_cookie_is_refused(browser, idp, user, h
     idp.subject = user
     browser.follow(browser.get("/admin/"), 3)
     forged = {"label": "forged", "principal": "p"}
-    answer = browser.http.post("/admin/tokens", data=forged, headers=headers)
-    assert answer.status_code == 403
+    response = browser.http.post("/admin/tokens", data=forged, headers=headers)
+    assert response.status_code == 403
 
 
 def test_deactivated_account_cannot_use_the_playground(browser, idp, user, fake):
@@ -410,9 +272,9 @@ def test_deactivated_account_cannot_use_the_playground(browser, idp, user, fake)
     browser.follow(browser.get("/admin/"), 3)
     User.objects.filter(username=f"oidc:{user}").update(is_active=False)
     assert browser.get("/admin/").status_code == 403
-    said = {"agent": "assistant", "user": user, "message": "Hello?"}
-    answer = browser.http.post("/admin/playground/turns", json=said)
-    assert answer.status_code == 403
+    message = {"agent": "assistant", "user": user, "message": "Hello?"}
+    response = browser.http.post("/admin/playground/turns", json=message)
+    assert response.status_code == 403
     assert fake.is_idle
 
 
@@ -466,12 +328,12 @@ def log_out(browser: Any, page: httpx2.Response) -> None:
     """Press the button of a page."""
     http = getattr(browser, "http", browser)
     token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
-    answer = http.post(
+    response = http.post(
         "/admin/tables/logout/",
         data={"csrfmiddlewaretoken": token[1]},
         headers={"Origin": str(http.base_url).rstrip("/")},
     )
-    assert answer.headers["Location"] == "/admin/"
+    assert response.headers["Location"] == "/admin/"
 
 
 def test_websocket_closes_when_the_role_is_removed(

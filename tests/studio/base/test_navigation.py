@@ -1,4 +1,4 @@
-"""The menu: where a page is in it."""
+"""The menu, and the item of the current page."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The first page: the last day, its agents, and what to look at."""
+"""The home page: the last 24 hours, the agents, and the alerts."""
 
 import uuid
 from collections.abc import Iterator
@@ -32,8 +32,8 @@ DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def alone(database: None) -> Iterator[None]:
-    """Nothing a test keeps is there afterwards."""
+def rollback(database: None) -> Iterator[None]:
+    """Roll back the rows of a test."""
     with transaction.atomic():
         yield
         transaction.set_rollback(True)
@@ -48,7 +48,7 @@ def day():
     return home.serialize_day(recent_activity.summarize_since(SINCE, NOW))
 
 
-def concerns():
+def alert_messages():
     return [
         each.message
         for each in alerts.list_alerts(
@@ -66,24 +66,24 @@ def test_home_is_json_for_scripts_and_html_for_browsers(script, browser):
     failed = store_turn(
         agent=name, started_at=now, outcome="error", error=f"{name} fell"
     )
-    told = ok(script.get("/admin/"))
-    [agent] = [each for each in told["agents"] if each["agent"] == name]
+    data = ok(script.get("/admin/"))
+    [agent] = [each for each in data["agents"] if each["agent"] == name]
     assert (agent["turns"], agent["errors"], agent["label"]) == (1, 1, None)
-    assert told["turns"] >= 1
-    assert sum(hour["turns"] for hour in told["hours"]) == told["turns"]
-    assert f"{name} fell" in [each["error"] for each in told["recent_errors"]]
+    assert data["turns"] >= 1
+    assert sum(hour["turns"] for hour in data["hours"]) == data["turns"]
+    assert f"{name} fell" in [each["error"] for each in data["recent_errors"]]
     page = browser.get("/admin/").text
     assert f"/admin/agents/{name}" in page
     assert f"/admin/turns/{failed.turn_id}" in page
     for title in ("Turns", "Users", "Tokens", "Cost", "Errors", "Time"):
         assert f"<h2>{title}</h2>" in page
-    assert sum(hour["users"] for hour in told["hours"]) >= told["users"]
+    assert sum(hour["users"] for hour in data["hours"]) >= data["users"]
     assert "Nobody has asked anything yet" not in page
 
 
 def test_unknown_prices_are_shown_once():
-    def tile(**told):
-        given = {"judges_micro_usd": 0, **told}
+    def tile(**data):
+        given = {"judges_micro_usd": 0, **data}
         return loader.render_to_string("studio/monitoring/_cost_tile.html", given)
 
     unknown = tile(micro_usd=0, unpriced=12)
@@ -95,11 +95,11 @@ def test_unknown_prices_are_shown_once():
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
+    ("number", "data"),
     [(None, words.NO_VALUE), (999, "999"), (1_645, "1\u202f645"), (12_300, "12.3k")],
 )
-def test_large_numbers_are_shortened(number, told):
-    assert words.short(number) == told
+def test_large_numbers_are_shortened(number, data):
+    assert words.short(number) == data
 
 
 def test_texts_are_escaped(browser):
@@ -114,7 +114,7 @@ def test_texts_are_escaped(browser):
 # What it tells.
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("rollback")
 def test_agents_without_turns_are_listed(configure):
     configure(CONFIG)
     turn(agent="tuned", seconds=2)
@@ -126,7 +126,7 @@ def test_agents_without_turns_are_listed(configure):
     assert agents["assistant"]["model"] == "openai/gpt-test"
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("rollback")
 def test_query_count_is_independent_of_amount(configure):
     configure(CONFIG)
 
@@ -144,7 +144,7 @@ def test_query_count_is_independent_of_amount(configure):
     assert few <= 16
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("rollback")
 def test_empty_home_page_shows_first_steps(configure, rf):
     configure(CONFIG)
     Turn.objects.all()._raw_delete("default")
@@ -152,11 +152,11 @@ def test_empty_home_page_shows_first_steps(configure, rf):
     assert shown["is_fresh"]
     assert shown["first_agent"] == "assistant"
     request = rf.get("/admin/", HTTP_HOST="localhost:8421")
-    told = loader.render_to_string(
+    data = loader.render_to_string(
         "studio/monitoring/_first_steps.html", shown, request
     )
-    assert "curl http://localhost:8421/v1/chat/completions" in told
-    assert "/admin/playground?agent=assistant" in told
+    assert "curl http://localhost:8421/v1/chat/completions" in data
+    assert "/admin/playground?agent=assistant" in data
     turn()
     assert not home.page_context(recent_activity.summarize_since(SINCE, NOW))[
         "is_fresh"
@@ -166,17 +166,17 @@ def test_empty_home_page_shows_first_steps(configure, rf):
 # What needs attention.
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("rollback")
 def test_error_rate_raises_an_alert(configure):
     configure(CONFIG)
     for _ in range(19):
         turn()
-    assert concerns() == []
+    assert alert_messages() == []
     turn(outcome="error", agent="tuned")
-    assert concerns() == ["1 of 20 turns failed"]
+    assert alert_messages() == ["1 of 20 turns failed"]
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("rollback")
 def test_failed_logins_raise_an_alert(configure):
     configure(CONFIG)
     for minutes, failures in ((61, 99), (59, 5), (50, 6), (40, 7), (30, 8), (1, 9)):
@@ -188,7 +188,7 @@ def test_failed_logins_raise_an_alert(configure):
             origin=f"192.0.2.{minutes}",
             details={"failures": failures, "name": "<ada>"},
         )
-    assert concerns() == [
+    assert alert_messages() == [
         "9 failed sign-ins from 192.0.2.1 for name '<ada>' in the last hour",
         "8 failed sign-ins from 192.0.2.30 for name '<ada>' in the last hour",
         "7 failed sign-ins from 192.0.2.40 for name '<ada>' in the last hour",
@@ -198,7 +198,7 @@ def test_failed_logins_raise_an_alert(configure):
     assert first.details.startswith("For the studio. Further attempts are delayed.")
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("rollback")
 def test_failed_tasks_raise_an_alert(configure):
     configure(CONFIG)
     for kind, origin in (("judge", "judge:quality"), ("agent", "api")):
@@ -224,43 +224,43 @@ def test_failed_tasks_raise_an_alert(configure):
         created_at=NOW,
         finished_at=NOW,
     )
-    assert concerns() == [
+    assert alert_messages() == [
         "Judge 'quality' could not score 1 reply",
         "1 task of assistant failed",
         "Fact extraction failed for 1 turn",
     ]
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("rollback")
 def test_unknown_prices_raise_an_alert(configure):
     configure(CONFIG)
     turn(cost_micro_usd=None)
-    [concern] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
-    assert concern.message == "1 turn has no price"
-    assert "openai/gpt-test" in concern.details
+    [alert] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
+    assert alert.message == "1 turn has no price"
+    assert "openai/gpt-test" in alert.details
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("rollback")
 def test_disabled_telemetry_raises_an_alert(configure):
     configure(CONFIG + "telemetry: {sqlite: {enabled: false}}\n")
-    assert concerns() == ["Turns are not recorded, so most figures are empty"]
+    assert alert_messages() == ["Turns are not recorded, so most figures are empty"]
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("rollback")
 def test_rejected_override_raises_an_alert(configure):
     configure(CONFIG)
     aside = RejectedOverride(
         "agents", "bob", (Problem(("agents",), "no provider 'x'", "coulisse.E1"),)
     )
     live.set_current(replace(live.current(), rejected_overrides=(aside,)))
-    [concern] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
-    assert concern.level == "bad"
-    assert "bob" in concern.message
-    assert concern.address == "/admin/agents/bob"
-    assert "no provider 'x'" in concern.details
+    [alert] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
+    assert alert.level == "bad"
+    assert "bob" in alert.message
+    assert alert.address == "/admin/agents/bob"
+    assert "no provider 'x'" in alert.details
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("rollback")
 def test_broken_file_raises_an_alert(configure):
     configure(CONFIG)
     path = live.current().path
@@ -268,27 +268,25 @@ def test_broken_file_raises_an_alert(configure):
     watcher = live.ConfigWatcher()
     path.write_text(good + "prompt: x\n")
     watcher.poll()
-    assert concerns() == []  # It may be half written.
+    assert alert_messages() == []  # It may be half written.
     watcher.poll()
-    [concern] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
-    assert (
-        concern.message == "coulisse.yaml is invalid; the last valid version is in use"
-    )
-    assert f"coulisse.yaml:{good.count(chr(10)) + 1}:1: " in concern.details
-    assert concern.address == "/admin/config/edit"
+    [alert] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
+    assert alert.message == "coulisse.yaml is invalid; the last valid version is in use"
+    assert f"coulisse.yaml:{good.count(chr(10)) + 1}:1: " in alert.details
+    assert alert.address == "/admin/config/edit"
     path.write_text(good)
     watcher.poll()
-    assert concerns() == []
+    assert alert_messages() == []
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("rollback")
 def test_pending_restart_raises_an_alert(configure):
     configure(CONFIG)
     path = live.current().path
     watcher = live.ConfigWatcher()
     path.write_text(path.read_text() + "server: {port: 9999}\n")
     watcher.poll()
-    assert concerns() == ["Restart required to apply changes in server"]
+    assert alert_messages() == ["Restart required to apply changes in server"]
     path.write_text(path.read_text().replace("server: {port: 9999}\n", ""))
     watcher.poll()
-    assert concerns() == []
+    assert alert_messages() == []

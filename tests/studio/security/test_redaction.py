@@ -1,4 +1,4 @@
-"""No page shows a secret of the configuration, whoever said it and wherever."""
+"""Secrets of the configuration are redacted on all pages."""
 
 import pytest
 from django.utils import timezone
@@ -33,8 +33,8 @@ def alice(server, user):
     Task.objects.filter(user_id=user_id).delete()
 
 
-def with_secret(answers):
-    return sorted({path for path, answer in answers if SECRET in answer.text})
+def with_secret(responses):
+    return sorted({path for path, response in responses if SECRET in response.text})
 
 
 def test_secrets_in_tasks_and_feedback_are_redacted(script, browser, alice):
@@ -50,7 +50,7 @@ def test_secrets_in_tasks_and_feedback_are_redacted(script, browser, alice):
         for who in (script, browser)
     ]
     assert with_secret(seen) == []
-    assert [path for path, answer in seen if "[redacted]" not in answer.text] == []
+    assert [path for path, response in seen if "[redacted]" not in response.text] == []
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_secrets_in_table_rows_are_redacted(browser, alice, model):
         rows = rows.filter(user_id=alice)
     places = [place, *(f"{place}{row.pk}/change/" for row in rows[:3])]
     seen = [(path, browser.get(path)) for path in places]
-    assert {answer.status_code for _, answer in seen} == {200}
+    assert {response.status_code for _, response in seen} == {200}
     assert with_secret(seen) == []
     if model is Fact:
         assert "[redacted]" in seen[1][1].text

@@ -1,4 +1,4 @@
-"""What is known of a user, in an operator's hands."""
+"""The facts about a user: list, search, edit and delete."""
 
 import uuid
 
@@ -34,15 +34,15 @@ def at(user_id, fact_id=None):
     return path if fact_id is None else f"{path}/mem_{fact_id.hex}"
 
 
-def audited(user_id):
-    """Return what the audit says of a user's facts."""
+def audit_entries(user_id):
+    """Return the audit entries about a user's facts; they never quote a fact."""
     entries = AuditEntry.objects.filter(details__user=str(user_id)).order_by("id")
     assert SECRET not in "".join(f"{e.details}{e.target}" for e in entries)
     return [(entry.action, entry.target, entry.details) for entry in entries]
 
 
-def word(number):
-    """Return what says nothing like the others."""
+def distinct_text(number):
+    """Return a text without words of the other texts."""
     return f"Likes {chr(97 + number // 26) * 4}{chr(97 + number % 26) * 5}"
 
 
@@ -56,14 +56,17 @@ def test_facts_are_listed_newest_first_and_filtered(script, alice):
     for number in range(60):
         kind = "event" if number % 2 else "fact"
         fact_store.save_drafts(
-            alice, [FactDraft(word(number), category=kind)], [None], by="user"
+            alice, [FactDraft(distinct_text(number), category=kind)], [None], by="user"
         )
     first = ok(script.get(at(alice)))
-    assert [fact["content"] for fact in first["data"]][:2] == [word(59), word(58)]
+    assert [fact["content"] for fact in first["data"]][:2] == [
+        distinct_text(59),
+        distinct_text(58),
+    ]
     assert first["has_more"]
     rest = contents(script, alice, after=first["last_id"])
-    assert rest == [word(number) for number in range(9, -1, -1)]
-    assert contents(script, alice, category="event")[0] == word(59)
+    assert rest == [distinct_text(number) for number in range(9, -1, -1)]
+    assert contents(script, alice, category="event")[0] == distinct_text(59)
     assert contents(script, alice, status="pending_review") == []
     assert (
         error(script.get(at(alice), params={"status": "x"}), 400)["param"] == "status"
@@ -77,7 +80,7 @@ def test_fact_is_added_manually(script, alice):
     assert (made["source"], made["outcome"]) == ("operator", "created")
     again = ok(script.post(at(alice), json={"content": SECRET}), 201)
     assert (again["id"], again["outcome"]) == (made["id"], "unchanged")
-    (first, _) = audited(alice)
+    (first, _) = audit_entries(alice)
     assert first == (
         *("memory.create", made["id"]),
         {"user": str(alice), "outcome": "created"},
@@ -89,16 +92,16 @@ def test_fact_is_corrected_and_history_kept(script, alice):
     changes = {"content": "Lives in Porto", "importance": 8, "reason": "moved"}
     changed = ok(script.patch(at(alice, fact_id), json=changes))
     assert (changed["content"], changed["importance"]) == ("Lives in Porto", 8)
-    told = ok(script.get(at(alice, fact_id)))
-    first, second = told["history"]
+    data = ok(script.get(at(alice, fact_id)))
+    first, second = data["history"]
     assert (first["action"], second["action"]) == ("created", "updated")
     assert (second["by"], second["reason"]) == ("operator", "moved")
-    ((action, target, details),) = audited(alice)
+    ((action, target, details),) = audit_entries(alice)
     assert (action, target) == ("memory.change", f"mem_{fact_id.hex}")
     assert details["fields"] == ["content", "importance"]
 
 
-def test_fact_is_pinned_held_restored_and_deleted(script, alice):
+def test_fact_is_pinned_reviewed_restored_and_deleted(script, alice):
     fact_id = save(alice, "Lives in Lisbon").fact_id
     path = at(alice, fact_id)
     for _ in range(2):  # The second one changes nothing.
@@ -113,7 +116,7 @@ def test_fact_is_pinned_held_restored_and_deleted(script, alice):
     assert ok(script.delete(path))["deleted"]
     assert ok(script.delete(path))["deleted"]
     assert Fact.objects.get(pk=fact_id).status == "deleted"
-    actions = [action for action, *_ in audited(alice)]
+    actions = [action for action, *_ in audit_entries(alice)]
     assert actions == ["memory.change"] * 3 + ["memory.delete"]
 
 
@@ -155,26 +158,26 @@ def test_null_clears_and_omitted_fields_stay(script, alice):
     ],
 )
 def test_invalid_fact_is_refused(script, alice, body, param):
-    refused = error(script.post(at(alice), json=body), 400)
-    assert refused["param"] == param
+    refusal_page = error(script.post(at(alice), json=body), 400)
+    assert refusal_page["param"] == param
     assert not Fact.objects.filter(user_id=alice).exists()
 
 
 def test_duplicate_key_is_refused(script, alice):
     save(alice, "Lives in Lisbon", key="home")
     fact_id = save(alice, "Has a cat").fact_id
-    refused = error(script.patch(at(alice, fact_id), json={"key": "home"}), 400)
-    assert refused["code"] == "key_taken"
+    refusal_page = error(script.patch(at(alice, fact_id), json={"key": "home"}), 400)
+    assert refusal_page["code"] == "key_taken"
 
 
 def test_facts_of_another_user_are_404(script, alice):
     fact_id = save(UserId(uuid.uuid4()), "Likes plums").fact_id
-    for answer in (
+    for response in (
         *(script.get(at(alice, fact_id)), script.delete(at(alice, fact_id))),
         script.patch(at(alice, fact_id), json={"pinned": True}),
         script.get(f"{at(alice)}/plums"),
     ):
-        assert error(answer, 404)["code"] == "memory_not_found"
+        assert error(response, 404)["code"] == "memory_not_found"
     assert Fact.objects.get(pk=fact_id).status == "active"
 
 
@@ -182,23 +185,23 @@ def test_viewers_are_read_only(viewer, user):
     alice = identity.derive_user_id(user)
     fact_id = save(alice, "Likes plums").fact_id
     assert viewer.get(at(alice)).status_code == 200
-    for answer in (
+    for response in (
         viewer.post(at(alice), json={"content": "x"}),
         viewer.patch(at(alice, fact_id), json={"pinned": True}),
         viewer.delete(at(alice, fact_id)),
     ):
-        assert answer.status_code == 403
+        assert response.status_code == 403
 
 
 # Searching.
 
 
 @pytest.fixture
-def remembering(configure):
+def memory_on(configure):
     configure(CONFIG_WITH_MEMORY)
 
 
-def known(user_id, *contents):
+def save_facts(user_id, *contents):
     """Save facts with vectors, as a turn would."""
     for content in contents:
         fact_store.save_drafts(
@@ -209,8 +212,8 @@ def known(user_id, *contents):
         )
 
 
-def test_search_explains_each_match(script, remembering, alice):
-    known(alice, "Has a cat called Minka", "Plays the cello", "Works as a baker")
+def test_search_explains_each_match(script, memory_on, alice):
+    save_facts(alice, "Has a cat called Minka", "Plays the cello", "Works as a baker")
     found = ok(script.get(at(alice), params={"q": "the cello"}))
     first, *_ = found["data"]
     assert first["content"] == "Plays the cello"
@@ -220,7 +223,7 @@ def test_search_explains_each_match(script, remembering, alice):
     assert found["embedding"].startswith("hash")
 
 
-def test_past_messages_are_searchable(script, remembering, alice):
+def test_past_messages_are_searchable(script, memory_on, alice):
     message_store.append_turn(
         alice, "", new_turn_id(), [NewMessage(Message("user", "I bought plums"), 5)]
     )
@@ -231,15 +234,15 @@ def test_past_messages_are_searchable(script, remembering, alice):
     assert ok(script.get(at(alice), params={"q": "plums"}))["data"] == []
 
 
-def test_search_page_shows_the_memory_prompt(browser, remembering, alice):
-    known(alice, "Plays the cello")
+def test_search_page_shows_the_memory_prompt(browser, memory_on, alice):
+    save_facts(alice, "Plays the cello")
     page = browser.get(f"{at(alice)}?q=cello").text
     assert "Known about the user:" in page
     assert "[general] Plays the cello" in page
     assert "vector" in page
 
 
-def test_search_without_memory_uses_words_and_says_so(browser, alice):
+def test_search_without_memory_is_lexical(browser, alice):
     save(alice, "Plays the cello")
     page = browser.get(f"{at(alice)}?q=cello").text
     assert "Plays the cello" in page
@@ -321,14 +324,14 @@ def test_refused_form_keeps_the_superseded_fact(browser, seen):
 
 
 def test_forms_for_missing_facts_report_it(browser, seen):
-    gone = browser.submit(
+    missing = browser.submit(
         at(seen, uuid.uuid4()), {"_method": "PATCH", "content": "x"}, of=at(seen)
     )
-    assert gone.status_code == 404
-    assert "no such fact" in gone.text
-    nobody = browser.submit(at(uuid.uuid4()), {"content": ""}, of=at(seen))
-    assert nobody.status_code == 400
-    assert "content" in nobody.text
+    assert missing.status_code == 404
+    assert "no such fact" in missing.text
+    stranger = browser.submit(at(uuid.uuid4()), {"content": ""}, of=at(seen))
+    assert stranger.status_code == 400
+    assert "content" in stranger.text
 
 
 def test_memory_page_links_to_user_facts(browser, seen, user):

@@ -1,4 +1,4 @@
-"""What lives on the event loop is reached from a thread, and not waited for long."""
+"""The event loop bridge returns results, raises errors, and times out."""
 
 import asyncio
 import threading
@@ -25,9 +25,9 @@ def test_slow_coroutine_times_out_and_is_cancelled(running):
 
 
 def test_result_and_exception_are_returned(running):
-    async def answer(value: int) -> float:
+    async def response(value: int) -> float:
         return 1 / value
 
-    assert event_loop_bridge.run_on_loop(answer(2)) == 0.5
+    assert event_loop_bridge.run_on_loop(response(2)) == 0.5
     with pytest.raises(ZeroDivisionError):
-        event_loop_bridge.run_on_loop(answer(0))
+        event_loop_bridge.run_on_loop(response(0))

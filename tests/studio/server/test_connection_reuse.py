@@ -1,4 +1,4 @@
-"""However much is asked, the threads keep the connections they have."""
+"""Requests to the studio reuse the database connections of its threads."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -43,8 +43,8 @@ def test_requests_reuse_database_connections(server, client, user, opened):
             return http.request(method, place, **more).status_code
 
     with ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(ask, calls * 8))
-    assert set(answers) == {200}
+        responses = list(pool.map(ask, calls * 8))
+    assert set(responses) == {200}
     threads = (
         settings.COULISSE_DATABASE_THREADS + asgi_handler._thread_pool._max_workers
     )

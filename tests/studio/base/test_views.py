@@ -1,4 +1,4 @@
-"""One address, three faces; who may; and what another site cannot do."""
+"""Formats, forms, roles and headers of the studio's views."""
 
 import pytest
 from ruamel.yaml import YAML
@@ -10,21 +10,21 @@ YAML_TYPE = {"Content-Type": "application/yaml"}
 
 def test_resource_is_available_as_json_yaml_and_html(script):
     as_json = script.get("/admin/tokens").json()
-    told = script.get("/admin/tokens", headers={"Accept": "application/yaml"})
-    assert told.headers["Content-Type"].startswith("application/yaml")
-    assert YAML(typ="safe").load(told.text) == as_json
+    yaml_response = script.get("/admin/tokens", headers={"Accept": "application/yaml"})
+    assert yaml_response.headers["Content-Type"].startswith("application/yaml")
+    assert YAML(typ="safe").load(yaml_response.text) == as_json
     page = script.get("/admin/tokens", headers={"Accept": "text/html"})
     assert page.headers["Content-Type"].startswith("text/html")
     assert "<title>" in page.text
-    assert script.get("/admin/tokens?format=yaml").text == told.text
+    assert script.get("/admin/tokens?format=yaml").text == yaml_response.text
 
 
 def test_body_may_be_json_yaml_or_a_form(script, browser):
     by_json = {"label": "json", "principal": "alice"}
     assert script.post("/admin/tokens", json=by_json).status_code == 201
     by_yaml = "label: yaml # a comment\nprincipal: alice\n"
-    answer = script.post("/admin/tokens", content=by_yaml, headers=YAML_TYPE)
-    assert answer.status_code == 201
+    response = script.post("/admin/tokens", content=by_yaml, headers=YAML_TYPE)
+    assert response.status_code == 201
     page = browser.submit("/admin/tokens", {"label": "form", "principal": "alice"})
     assert page.status_code == 201
     assert "sk-coulisse-" in page.text
@@ -51,7 +51,7 @@ def test_refused_form_keeps_its_input(browser):
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "headers", "status", "said"),
+    ("method", "path", "body", "headers", "status", "message"),
     [
         ("POST", "/admin/tokens", b"{", {"Content-Type": "application/json"}, 400, ""),
         ("POST", "/admin/tokens", b"a: [", YAML_TYPE, 400, "1:"),
@@ -68,20 +68,20 @@ def test_refused_form_keeps_its_input(browser):
         ("POST", "/admin/nowhere", b"", {}, 404, "/admin/"),
     ],
 )
-def test_errors_share_one_format(script, method, path, body, headers, status, said):
-    answer = script.request(method, path, content=body, headers=headers)
-    assert answer.status_code == status
-    error = answer.json()["error"]
-    assert said in error["message"]
+def test_errors_share_one_format(script, method, path, body, headers, status, message):
+    response = script.request(method, path, content=body, headers=headers)
+    assert response.status_code == status
+    error = response.json()["error"]
+    assert message in error["message"]
     assert error["type"] == "invalid_request_error"
 
 
 def test_viewer_is_read_only(viewer, operator):
     assert viewer.get("/admin/tokens").status_code == 200
     made = {"label": "x", "principal": "p"}
-    refused = viewer.post("/admin/tokens", json=made)
-    assert refused.status_code == 403
-    assert refused.json()["error"]["code"] == "role_needed"
+    refusal_page = viewer.post("/admin/tokens", json=made)
+    assert refusal_page.status_code == 403
+    assert refusal_page.json()["error"]["code"] == "role_needed"
     page = viewer.get("/admin/tokens", headers={"Accept": "text/html"})
     assert "Create a token" not in page.text
     assert operator.post("/admin/tokens", json=made).status_code == 201
@@ -91,8 +91,8 @@ def test_deactivated_account_cannot_read(viewer, operator):
     before = operator.get("/admin/audit?action=account&actor=olga").json()["data"]
     kept_out = operator.put("/admin/accounts/vera", json={"is_active": False})
     assert kept_out.status_code == 200
-    refused = viewer.get("/admin/tokens")
-    assert refused.status_code == 403
+    refusal_page = viewer.get("/admin/tokens")
+    assert refusal_page.status_code == 403
     page = viewer.get("/admin/", headers={"Accept": "text/html"})
     assert page.status_code == 403
     assert "Tokens" not in page.text
@@ -118,9 +118,9 @@ def test_cross_site_form_is_refused(browser, script):
     forged = browser.http.post("/admin/tokens", data=fields, headers=foreign)
     assert forged.status_code == 403
     # Of our own site, but of no form.
-    answer = browser.http.post("/admin/tokens", data=fields)
-    assert answer.status_code == 403
-    assert "Reload its page" in answer.text
+    response = browser.http.post("/admin/tokens", data=fields)
+    assert response.status_code == 403
+    assert "Reload its page" in response.text
     labels = {token["label"] for token in script.get("/admin/tokens").json()["data"]}
     assert "forged" not in labels
 

@@ -1,4 +1,4 @@
-"""A turn's whole tree, as a page, as a part of one, and for scripts."""
+"""The list of turns, and the trace of a turn."""
 
 import uuid
 
@@ -31,13 +31,13 @@ def test_script_gets_the_tree_and_scores(script):
     turn = store_turn(*nested_calls(), cost_micro_usd=1500)
     judged = JudgedReply(turn.turn_id, turn.user_id, "quality", "assistant")
     scores.store_scores(judged, {"tone": JudgeResult(3, "It is curt.")})
-    told = ok(script.get(f"/admin/turns/{turn.turn_id}"))
-    assert (told["id"], told["cost_usd"]) == (str(turn.turn_id), 0.0015)
-    assert [call.get("name") for call in told["calls"]] == [
+    data = ok(script.get(f"/admin/turns/{turn.turn_id}"))
+    assert (data["id"], data["cost_usd"]) == (str(turn.turn_id), 0.0015)
+    assert [call.get("name") for call in data["calls"]] == [
         *(None, "add", "ask_researcher", "slow", None)
     ]
-    assert [score["value"] for score in told["scores"]] == [3]
-    assert told["feedback"] is None
+    assert [score["value"] for score in data["scores"]] == [3]
+    assert data["feedback"] is None
 
 
 @pytest.mark.parametrize("written", ["{}", "chatcmpl-{}"])
@@ -71,13 +71,13 @@ def test_page_shows_every_level(browser):
 
 def test_page_shows_recalled_facts(script, browser):
     user_id, stranger = UserId(uuid.uuid4()), UserId(uuid.uuid4())
-    tea, cake = known(user_id, "likes tea", "bakes cakes")
-    (secret,) = known(stranger, "owes money")
-    told = [public_ids.format_fact_id(each) for each in (cake, secret, tea)]
-    turn = store_turn(user_id=user_id, recalled_fact_ids=told)
+    tea, cake = save_facts(user_id, "likes tea", "bakes cakes")
+    (secret,) = save_facts(stranger, "owes money")
+    data = [public_ids.format_fact_id(each) for each in (cake, secret, tea)]
+    turn = store_turn(user_id=user_id, recalled_fact_ids=data)
     fact_store.soft_delete_fact(user_id, cake, by="operator")
     shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
-    assert shown["recalled"] == told
+    assert shown["recalled"] == data
     assert [(each["content"], each["status"]) for each in shown["recalled_facts"]] == [
         *(("bakes cakes", "deleted"), ("likes tea", "active"))
     ]
@@ -94,7 +94,7 @@ def test_page_shows_recalled_facts(script, browser):
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_recalled_facts_keep_their_order(script, is_reversed):
     user_id = UserId(uuid.uuid4())
-    ids = sorted(known(user_id, *"abcdef"), reverse=is_reversed)
+    ids = sorted(save_facts(user_id, *"abcdef"), reverse=is_reversed)
     turn = store_turn(
         user_id=user_id,
         recalled_fact_ids=[public_ids.format_fact_id(each) for each in ids],
@@ -103,7 +103,7 @@ def test_recalled_facts_keep_their_order(script, is_reversed):
     assert [each["id"] for each in shown["recalled_facts"]] == shown["recalled"]
 
 
-def known(user_id: UserId, *contents: str) -> list[uuid.UUID]:
+def save_facts(user_id: UserId, *contents: str) -> list[uuid.UUID]:
     drafts = [FactDraft(content) for content in contents]
     saved = fact_store.save_drafts(user_id, drafts, [None] * len(drafts), by="user")
     return [each.fact_id for each in saved]

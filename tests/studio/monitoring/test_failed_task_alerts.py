@@ -1,4 +1,4 @@
-"""Work that failed of late."""
+"""The alert about failed tasks."""
 
 import uuid
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from django.db import transaction
 from studio.monitoring import alerts
 from tasks.models import Task
 
-pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("rollback")]
 
 THEN = datetime(2100, 5, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def alone(database: None) -> Iterator[None]:
-    """Nothing a test keeps is there afterwards."""
+def rollback(database: None) -> Iterator[None]:
+    """Roll back the rows of a test."""
     with transaction.atomic():
         yield
         transaction.set_rollback(True)
