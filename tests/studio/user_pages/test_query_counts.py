@@ -97,7 +97,7 @@ def test_turn_and_fact_page_query_count_is_constant(alice):
     assert count_queries(TurnView, id=str(shallow.turn_id)) == count_queries(
         TurnView, id=str(tree.turn_id)
     )
-    name = f"mem_{lives.remember(alice, 'Likes figs').id.hex}"
+    name = f"mem_{sample_user.store_fact(alice, 'Likes figs').id.hex}"
     few = count_queries(FactView, user=str(alice), id=name)
     add_data(alice)
     assert count_queries(FactView, user=str(alice), id=name) == few
