@@ -52,8 +52,8 @@ def connect(number=0, *, server="notes", renews=True, ends=AT):
         resource="http://127.0.0.1:9/notes",
         user_id=user_id,
         key_id="key",
-        access_token=b"not-to-be-told",
-        refresh_token=b"nor-this" if renews else None,
+        access_token=b"a-hidden-token",
+        refresh_token=b"a-hidden-refresh" if renews else None,
         scopes="read write",
         expires_at=ends,
         created_at=at,
@@ -65,11 +65,11 @@ def connect(number=0, *, server="notes", renews=True, ends=AT):
 def test_tools_are_listed_after_the_server_was_opened(script):
     before = script.get("/admin/mcp/child/tools").json()
     assert (before["state"], before["tools"]) == ("idle", [])
-    looked = script.post("/admin/mcp/child/tools").json()
-    assert looked["state"] == "open"
-    assert "echo" in [tool["name"] for tool in looked["tools"]]
-    assert looked["tools"][0]["parameters"]["type"] == "object"
-    assert script.get("/admin/mcp/child/tools").json() == looked
+    checked = script.post("/admin/mcp/child/tools").json()
+    assert checked["state"] == "open"
+    assert "echo" in [tool["name"] for tool in checked["tools"]]
+    assert checked["tools"][0]["parameters"]["type"] == "object"
+    assert script.get("/admin/mcp/child/tools").json() == checked
 
 
 def test_unreachable_server_reports_its_error_each_time(script):
@@ -186,7 +186,7 @@ def test_connections_are_listed_without_tokens(script, browser):
     ]
     for text in (response.text, browser.get("/admin/mcp/notes/connections").text):
         assert lasting in text
-        assert "not-to-be-told" not in text
+        assert "a-hidden-token" not in text
 
 
 def test_connection_pages_are_contiguous_and_take_one_query(script):

@@ -34,7 +34,7 @@ def launch(script, name="plums", **body):
 
 
 def first_run(response):
-    """The first run of what was launched."""
+    """Return the first run of a launch."""
     return SmokeRun.objects.get(pk=response.json()["runs"][0]["id"])
 
 

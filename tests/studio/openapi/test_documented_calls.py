@@ -46,14 +46,14 @@ mcp:
   github: {url: "http://127.0.0.1:9/github"}
 """
 )
-HERE = "http://localhost:8421"
+DOCUMENTED_URL = "http://localhost:8421"
 CALL = re.compile(r"^(?:facts=.*\n)?curl (?:.*\\\n)*.*", re.MULTILINE)
 CURL = 'curl() { command curl -sS --fail-with-body --max-time 20 "$@"; }\n'
 PAGES = ("studio", "overrides")
 
 
-def documented() -> list:
-    """The blocks with calls, by page and number."""
+def documented_blocks() -> list:
+    """Return the blocks with calls, by page and number."""
     return [
         pytest.param(body, id=f"{page}-{number}")
         for page in PAGES
@@ -73,8 +73,8 @@ def targets(script, configure, tmp_path, settings) -> Iterator[WriteTargets]:
     script.delete("/admin/users/alice")
 
 
-def names(targets: WriteTargets) -> dict[str, str]:
-    """Return what stands in the documents for what there is."""
+def placeholders(targets: WriteTargets) -> dict[str, str]:
+    """Return the values of placeholders in the documentation."""
     chat = {"model": "assistant", "safety_identifier": "alice"}
     message = {**chat, "messages": [{"role": "user", "content": "Hello!"}]}
     assert targets.http.post("/v1/chat/completions", json=message).status_code == 200
@@ -94,7 +94,7 @@ def names(targets: WriteTargets) -> dict[str, str]:
         updated_at=AT,
     )
     return {
-        # Of the example in the page about experiments.
+        # The page about experiments has this example.
         "experiments/assistant": "experiments/greeting-styles",
         "mem_…": fact,
         "chatcmpl-0190…": turns[0]["completion_id"],
@@ -106,21 +106,26 @@ def names(targets: WriteTargets) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("body", documented())
+@pytest.mark.parametrize("body", documented_blocks())
 def test_documented_call_works(targets, tmp_path, monkeypatch, body) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "of-the-server")
-    known = {HERE: str(targets.http.base_url).rstrip("/"), **names(targets)}
+    values = {
+        DOCUMENTED_URL: str(targets.http.base_url).rstrip("/"),
+        **placeholders(targets),
+    }
     shell = CURL + "\n".join(CALL.findall(body))
-    for current, meant in known.items():
-        shell = shell.replace(current, meant)
-    done = subprocess.run(
+    for placeholder, value in values.items():
+        shell = shell.replace(placeholder, value)
+    process = subprocess.run(
         ["bash", "-e", "-c", shell],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert done.returncode == 0, f"{done.stdout[-1500:]}\n{done.stderr[-500:]}\n{shell}"
+    assert process.returncode == 0, (
+        f"{process.stdout[-1500:]}\n{process.stderr[-500:]}\n{shell}"
+    )
 
 
 def test_every_documented_call_is_tried() -> None:

@@ -20,9 +20,9 @@ from studio.openapi.document import iterate_operations
 
 pytestmark = pytest.mark.database
 
-NOT_YET = "/admin/storage"
-"""Documented; there is nothing to say of it in the YAML so far."""
-FREE = {
+UNSUPPORTED_SECTION = "/admin/storage"
+"""Documented, but the YAML has no such section yet."""
+UNTYPED_FIELDS = {
     "AgentConfig.extra_body",
     "AgentsAgentConfigYaml.extra_body",
     "AuditLogEntry.details",
@@ -44,28 +44,28 @@ FREE = {
     "SmokeTestsPersonaConfigYaml.extra_body",
     "TelemetrySection.otlp",
 }
-"""What is of others: parameters of models and tools, parts of messages, what the audit
-and a fact's history have, the schema of schemas."""
+"""Fields with data of others: model and tool parameters, parts of messages, details of
+the audit and of a fact's history, and JSON Schemas."""
 GENERATOR = Path(sys.executable).with_name("openapi-python-client")
 
 
 @pytest.fixture(scope="module")
-def shapes() -> dict[str, list]:
-    """Every shape that was described, by its name."""
+def component_schemas() -> dict[str, list]:
+    """Every generated schema, by name."""
     return {}
 
 
 @pytest.fixture(scope="module")
-def described(shapes: dict[str, list]) -> dict:
+def document(component_schemas: dict[str, list]) -> dict:
     GENERATOR_STATS.reset()
     generator = SchemaGenerator(urlconf=settings.COULISSE_STUDIO_URLCONF)
     register = generator.registry.register_on_missing
 
-    def noted(component) -> None:
-        shapes.setdefault(component.name, []).append(component.schema)
+    def record(component) -> None:
+        component_schemas.setdefault(component.name, []).append(component.schema)
         register(component)
 
-    generator.registry.register_on_missing = noted
+    generator.registry.register_on_missing = record
     return generator.get_schema(request=None, public=True)
 
 
@@ -83,13 +83,13 @@ def test_openapi_document_is_available_as_json_and_yaml(script) -> None:
     assert yaml.text.startswith("openapi: 3.1")
 
 
-def test_openapi_generation_has_no_warnings(described: dict) -> None:
+def test_openapi_generation_has_no_warnings(document: dict) -> None:
     assert list(GENERATOR_STATS._error_cache) == []
     assert list(GENERATOR_STATS._warn_cache) == []
 
 
-def test_every_operation_has_a_summary(described: dict) -> None:
-    for path, method, operation in iterate_operations(described):
+def test_every_operation_has_a_summary(document: dict) -> None:
+    for path, method, operation in iterate_operations(document):
         place = f"{method} {path}"
         assert operation.get("summary"), place
         assert operation["tags"][0] in {*GROUPS, "Home"}, place
@@ -104,18 +104,16 @@ def test_every_operation_has_a_summary(described: dict) -> None:
             assert "text/html" not in content, place
 
 
-def test_operation_ids_are_unique(described: dict) -> None:
+def test_operation_ids_are_unique(document: dict) -> None:
     names = Counter(
-        operation["operationId"] for *_, operation in iterate_operations(described)
+        operation["operationId"] for *_, operation in iterate_operations(document)
     )
     assert [name for name, count in names.items() if count > 1] == []
     assert [name for name in names if name[-1].isdigit()] == []
 
 
-def test_operation_ids_name_their_action(described: dict) -> None:
-    names = {
-        operation["operationId"] for *_, operation in iterate_operations(described)
-    }
+def test_operation_ids_name_their_action(document: dict) -> None:
+    names = {operation["operationId"] for *_, operation in iterate_operations(document)}
     assert {
         "agents_list",
         "agents_create",
@@ -141,43 +139,43 @@ def test_operation_ids_name_their_action(described: dict) -> None:
     assert [name for name in names if "_one" in name.replace("_check_one", "")] == []
 
 
-def test_response_bodies_have_schemas(described: dict) -> None:
+def test_response_bodies_have_schemas(document: dict) -> None:
     free = {
         where
-        for name, shape in described["components"]["schemas"].items()
-        for where in _free(shape, name)
+        for name, schema in document["components"]["schemas"].items()
+        for where in _untyped_fields(schema, name)
     }
-    for path, method, operation in iterate_operations(described):
+    for path, method, operation in iterate_operations(document):
         for data in (
             operation.get("requestBody", {}),
             *operation["responses"].values(),
         ):
             for body in data.get("content", {}).values():
-                free |= {*_free(body["schema"], f"{method} {path}")}
-    assert free == FREE
+                free |= {*_untyped_fields(body["schema"], f"{method} {path}")}
+    assert free == UNTYPED_FIELDS
 
 
-def _free(shape: dict, where: str) -> Iterator[str]:
-    """Yield where anything may be."""
+def _untyped_fields(schema: dict, where: str) -> Iterator[str]:
+    """Yield the fields that allow any value."""
     words = {"$ref", "anyOf", "oneOf", "allOf", "enum", "const", "type"}
-    is_map = shape.get("type") == "object" and "properties" not in shape
-    if not words & shape.keys() or (is_map and not shape.get("additionalProperties")):
+    is_map = schema.get("type") == "object" and "properties" not in schema
+    if not words & schema.keys() or (is_map and not schema.get("additionalProperties")):
         yield where
-    more = shape.get("additionalProperties")
+    more = schema.get("additionalProperties")
     if more is True:
         yield where
-    below = {**shape.get("properties", {})}
+    below = {**schema.get("properties", {})}
     below |= {"*": more} if isinstance(more, dict) else {}
-    below |= {"[]": shape["items"]} if "items" in shape else {}
+    below |= {"[]": schema["items"]} if "items" in schema else {}
     for name, each in below.items():
-        yield from _free(each, f"{where}.{name}" if name != "[]" else where)
+        yield from _untyped_fields(each, f"{where}.{name}" if name != "[]" else where)
     for word in ("anyOf", "oneOf", "allOf"):
-        for each in shape.get(word, []):
-            yield from _free(each, where)
+        for each in schema.get(word, []):
+            yield from _untyped_fields(each, where)
 
 
-def test_every_error_response_is_described(described: dict) -> None:
-    for path, method, operation in iterate_operations(described):
+def test_every_error_response_is_described(document: dict) -> None:
+    for path, method, operation in iterate_operations(document):
         place, data = f"{method} {path}", operation["responses"].keys()
         assert {"401", "403", "406", "503"} <= data, place
         assert "{" not in path or "404" in data, place
@@ -188,11 +186,11 @@ def test_every_error_response_is_described(described: dict) -> None:
             assert content["schema"]["$ref"].endswith("/ErrorResponse"), place
 
 
-def test_conflict_responses_are_described(described: dict) -> None:
+def test_conflict_responses_are_described(document: dict) -> None:
     refused = {
         status: {
             (method, path)
-            for path, method, operation in iterate_operations(described)
+            for path, method, operation in iterate_operations(document)
             if status in operation["responses"]
         }
         for status in ("409", "422")
@@ -213,43 +211,43 @@ def test_conflict_responses_are_described(described: dict) -> None:
     for method, path in refused["422"] - changes:
         assert method in ("put", "delete"), path
         assert path.split("/")[2] not in ("accounts", "tokens", "users"), path
-    for path, method, operation in iterate_operations(described):
+    for path, method, operation in iterate_operations(document):
         if method == "put" and "/accounts/" not in path:
             assert "422" in operation["responses"], path
 
 
-def test_schema_names_are_unique(described: dict, shapes: dict) -> None:
-    assert shapes
-    for name, ones in shapes.items():
+def test_schema_names_are_unique(document: dict, component_schemas: dict) -> None:
+    assert component_schemas
+    for name, ones in component_schemas.items():
         data = [one for one in ones if one is not None]
         assert all(one == data[0] for one in data), name
 
 
-def test_responses_match_their_schemas(described: dict, script, client, user) -> None:
+def test_responses_match_their_schemas(document: dict, script, client, user) -> None:
     chat = [{"role": "user", "content": "Hello!"}]
     client.chat.completions.create(
         model="assistant", messages=chat, safety_identifier=user
     )
     data = {
         path: script.get(path)
-        for path, method, _ in iterate_operations(described)
-        if method == "get" and "{" not in path and path != NOT_YET
+        for path, method, _ in iterate_operations(document)
+        if method == "get" and "{" not in path and path != UNSUPPORTED_SECTION
     }
     problems = [
         f"{path}: {problem.json_path}: {problem.message[:200]}"
         for path, response in data.items()
-        for problem in _problems(described, described["paths"][path]["get"], response)
+        for problem in _problems(document, document["paths"][path]["get"], response)
     ]
     assert problems == []
     assert len(data) >= 20
 
 
-def _problems(described: dict, operation: dict, response) -> Iterator:
+def _problems(document: dict, operation: dict, response) -> Iterator:
     assert response.status_code == 200, response.url
     content = operation["responses"]["200"]["content"]
     if "json" in response.headers["Content-Type"]:
         schema = content["application/json"]["schema"]
-        whole = {**schema, "components": described["components"]}
+        whole = {**schema, "components": document["components"]}
         yield from jsonschema.Draft202012Validator(whole).iter_errors(response.json())
 
 
@@ -258,7 +256,7 @@ def test_generated_client_works(
 ) -> None:
     (tmp_path / "openapi.json").write_bytes(script.get("/admin/openapi.json").content)
     (tmp_path / "config.yml").write_text("post_hooks: []\n")
-    done = subprocess.run(
+    process = subprocess.run(
         [
             GENERATOR,
             "generate",
@@ -277,10 +275,10 @@ def test_generated_client_works(
         text=True,
         timeout=120,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    message = done.stdout + done.stderr
-    # It speaks no YAML, and needs none.
-    assert message.count("WARNING") == message.count(
+    assert process.returncode == 0, process.stdout + process.stderr
+    output = process.stdout + process.stderr
+    # The generator does not support YAML and does not need it.
+    assert output.count("WARNING") == output.count(
         "Unsupported content type application/y"
     )
     monkeypatch.syspath_prepend(tmp_path)

@@ -21,7 +21,7 @@ def create(user, label, **terms):
     return api_tokens.create_token(label, user, by=ADA, **terms)[0]
 
 
-def use(row, length, micro_usd):
+def add_usage(row, length, micro_usd):
     now = int(datetime.now(UTC).timestamp())
     window = time_windows.window_at(length, now)
     UsageCounter.objects.create(
@@ -33,7 +33,7 @@ def use(row, length, micro_usd):
     )
 
 
-def mine(script, user, **query):
+def list_tokens(script, user, **query):
     data = ok(script.get(TOKENS, params=query))["data"]
     return {token["label"]: token for token in data if token["principal"] == user}
 
@@ -41,10 +41,10 @@ def mine(script, user, **query):
 def test_revoked_tokens_are_listed_on_request(script, user):
     create(user, "active")
     api_tokens.revoke(str(create(user, "gone").id), by=ADA)
-    assert list(mine(script, user)) == ["active"]
-    assert list(mine(script, user, all="no")) == ["active"]
+    assert list(list_tokens(script, user)) == ["active"]
+    assert list(list_tokens(script, user, all="no")) == ["active"]
     for every in ("1", "true", "on"):
-        data = mine(script, user, all=every)
+        data = list_tokens(script, user, all=every)
         assert {label: token["state"] for label, token in data.items()} == {
             "gone": "revoked",
             "active": "active",
@@ -54,12 +54,16 @@ def test_revoked_tokens_are_listed_on_request(script, user):
 def test_usage_is_shown_as_share_of_the_budget(script, user):
     for budget, label in (("monthly", "month"), ("total", "all")):
         row = create(user, label, budget=budget, limit_micro_usd=1_000)
-        use(row, time_windows.EVER, 750)
-        use(row, time_windows.CALENDAR_MONTH, 250)
-    use(create(user, "over", budget="total", limit_micro_usd=10), time_windows.EVER, 11)
+        add_usage(row, time_windows.EVER, 750)
+        add_usage(row, time_windows.CALENDAR_MONTH, 250)
+    add_usage(
+        create(user, "over", budget="total", limit_micro_usd=10), time_windows.EVER, 11
+    )
     create(user, "nothing", budget="total", limit_micro_usd=0)
     create(user, "free")
-    shares = {label: token["share"] for label, token in mine(script, user).items()}
+    shares = {
+        label: token["share"] for label, token in list_tokens(script, user).items()
+    }
     assert shares == {
         "month": 0.25,
         "all": 0.75,
@@ -74,11 +78,11 @@ def test_form_accepts_agent_list_and_blank_date(browser, script, user):
     form = {"label": label, "principal": user, "agents": " assistant, ,claude, "}
     page = browser.submit(TOKENS, {**form, "expires": " 2199-12-31 "})
     assert page.status_code == 201
-    created = mine(script, user)[label]
+    created = list_tokens(script, user)[label]
     assert created["agents"] == ["assistant", "claude"]
     assert created["expires_at"].startswith("2199-12-31")
     browser.submit(TOKENS, {**form, "label": "ever", "expires": " Never "})
-    assert mine(script, user)["ever"]["expires_at"] is None
+    assert list_tokens(script, user)["ever"]["expires_at"] is None
 
 
 @pytest.mark.parametrize(

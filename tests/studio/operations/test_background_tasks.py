@@ -187,7 +187,7 @@ def test_query_count_is_independent_of_tasks(of, user):
 
 
 @pytest.fixture
-def alone(of) -> Iterator[None]:
+def no_other_tasks(of) -> Iterator[None]:
     """Nothing others left is in the queue."""
     with transaction.atomic():
         Task.objects.all().delete()
@@ -195,7 +195,7 @@ def alone(of) -> Iterator[None]:
         transaction.set_rollback(True)
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("no_other_tasks")
 def test_queue_snapshot_shows_open_and_failed_tasks(of):
     queued = of(prompt="  Two\nlines ", priority=9)
     running = of("running", started_at=AT, priority=8)
@@ -212,7 +212,7 @@ def test_queue_snapshot_shows_open_and_failed_tasks(of):
     assert not data["more"]
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("no_other_tasks")
 def test_long_queue_snapshot_is_truncated(of, monkeypatch):
     monkeypatch.setattr(queue_snapshot, "MAX_COUNTED", 3)
     monkeypatch.setattr(queue_snapshot, "MAX_SHOWN", 2)

@@ -18,14 +18,14 @@ pytestmark = pytest.mark.database
 
 SIDECARS = """
 sidecars:
-  - {name: bridge, command: /usr/bin/bridge, args: [--key, not-to-be-told]}
+  - {name: bridge, command: /usr/bin/bridge, args: [--key, a-hidden-key]}
   - {name: a/b ü, command: other, restart: always}
 """
 
 
 @pytest.fixture
 def files(server, configure, tmp_path, settings):
-    """Where a process says what it knows of two sidecars, which it runs."""
+    """The state directory of a server with two sidecars."""
     configure(CONFIG + SIDECARS)
     settings.COULISSE_STATE_DIR = tmp_path / "state"
     files = state_directory.current_state()
@@ -34,7 +34,7 @@ def files(server, configure, tmp_path, settings):
 
 
 @pytest.fixture
-def known(files: StateDir):
+def running_sidecars(files: StateDir):
     lock = PidFile(files.sidecars_pid)
     lock.acquire()
     now = time.time()
@@ -49,16 +49,16 @@ def known(files: StateDir):
     lock.release()
 
 
-def test_sidecars_are_listed_in_yaml_order(known, script):
+def test_sidecars_are_listed_in_yaml_order(running_sidecars, script):
     response = script.get("/admin/sidecars")
     bridge, other = response.json()["data"]
     assert (bridge["state"], bridge["pid"], bridge["restarts"]) == ("running", 4321, 1)
     assert bridge["lines"][0]["text"] == "<b>listening</b>"
     assert (other["name"], other["state"], other["lines"]) == ("a/b ü", "failed", [])
-    assert "not-to-be-told" not in response.text
+    assert "a-hidden-key" not in response.text
 
 
-def test_page_escapes_sidecar_output(known, browser):
+def test_page_escapes_sidecar_output(running_sidecars, browser):
     page = browser.get("/admin/sidecars").text
     assert "&lt;b&gt;listening&lt;/b&gt;" in page
     assert "cannot be started: &lt;no&gt;" in page
@@ -78,7 +78,7 @@ def test_state_of_a_killed_process_is_ignored(files, script):
     assert response.json()["error"]["code"] == "sidecars_not_running"
 
 
-def test_restart_is_requested_and_audited(known, files, script, browser):
+def test_restart_is_requested_and_audited(running_sidecars, files, script, browser):
     response = script.post("/admin/sidecars/a%2Fb%20%C3%BC/restart")
     assert response.status_code == 202
     assert restart_requests.take_requests(files) == ["a/b ü"]
@@ -90,7 +90,7 @@ def test_restart_is_requested_and_audited(known, files, script, browser):
     assert restart_requests.take_requests(files) == []
 
 
-def test_unknown_sidecar_is_404(known, files, script):
+def test_unknown_sidecar_is_404(running_sidecars, files, script):
     response = script.post("/admin/sidecars/none/restart")
     assert response.status_code == 404
     assert restart_requests.take_requests(files) == []

@@ -10,7 +10,7 @@ from tests.conftest import CONFIG
 pytestmark = pytest.mark.database
 
 AUTH = """
-auth: # who may enter
+auth: # access
   admin:
     basic:
       - {username: olga, password: operates-it-all}

@@ -36,7 +36,7 @@ def names(server, configure):
     Task.objects.filter(origin__in=[f"trigger:{name}" for name in created]).delete()
 
 
-def a_run(name, number, state="done", **more):
+def create_run(name, number, state="done", **more):
     at = AT + timedelta(minutes=number)
     return Task.objects.create(
         kind="agent",
@@ -63,9 +63,9 @@ def test_newest_runs_are_listed(names, script, monkeypatch):
     monkeypatch.setattr(trigger_views, "LIST_RUNS_SHOWN", 2)
     TriggerState.objects.create(name=names[0], run_count=3, missed=1, last_run_at=AT)
     first, second, third = (
-        a_run(names[0], number, "errored", error="no luck") for number in range(3)
+        create_run(names[0], number, "errored", error="no luck") for number in range(3)
     )
-    other = a_run(names[1], 9)
+    other = create_run(names[1], 9)
     daily, hooked, _ = script.get("/admin/triggers").json()["data"]
     assert [run["id"] for run in daily["last_runs"]] == [str(third.pk), str(second.pk)]
     assert daily["last_runs"][0]["error"] == "no luck"
@@ -81,17 +81,17 @@ def test_query_count_is_independent_of_triggers(names):
             trigger_views.serialize_triggers(live.current().get(TRIGGERS), 10)
         return len(seen)
 
-    a_run(names[0], 0)
+    create_run(names[0], 0)
     few = count()
     for name in names:
         for number in range(12):
-            a_run(name, number)
+            create_run(name, number)
     assert count() == few == 3
 
 
 def test_recent_runs_are_loaded_in_batches(names, monkeypatch):
     monkeypatch.setattr(recent_runs, "BATCH_SIZE", 2)
-    created = [a_run(name, 1) for name in names]
+    created = [create_run(name, 1) for name in names]
     newest = recent_runs.newest_runs(names, 5)
     assert [newest[name][0]["id"] for name in names] == [str(run.pk) for run in created]
 
@@ -132,7 +132,7 @@ def test_disabled_trigger_runs_manually_and_redirects_to_its_task(names, browser
 def test_skipped_run_is_reported(script, configure):
     name = unique("slow")
     configure(yaml(cron(name, "0 9 * * *", "skip_if_running: true")))
-    a_run(name, 1, "queued")
+    create_run(name, 1, "queued")
     response = script.post(f"/admin/triggers/{name}/run")
     assert response.status_code == 409
     assert response.json()["error"]["code"] == "trigger_running"
