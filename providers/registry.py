@@ -141,10 +141,10 @@ def kind_of(provider: ProviderConfig) -> ProviderKind:
 
 def has_custom_address(provider: ProviderConfig) -> bool:
     """Return whether any endpoint is not at its kind's default address."""
-    own = None, KINDS[provider.kind].base_url
+    default = None, KINDS[provider.kind].base_url
     if not provider.endpoints:
-        return provider.base_url not in own
-    return any(entry.base_url not in own for entry in provider.per_endpoint())
+        return provider.base_url not in default
+    return any(entry.base_url not in default for entry in provider.per_endpoint())
 
 
 def structured_outputs(provider: ProviderConfig) -> Literal["native", "prompt"]:

@@ -66,8 +66,8 @@ def store_tokens(
             user_id=user_id, server=server, resource=resource, defaults=values
         )
         if not is_new:
-            known = McpToken.objects.filter(pk=row.pk)
-            known.update(version=F("version") + 1, **values)
+            existing = McpToken.objects.filter(pk=row.pk)
+            existing.update(version=F("version") + 1, **values)
         audit()
 
 

@@ -1,6 +1,6 @@
 """Text to vectors: choose the embedder, and compute with it.
 
-    embedder = embedders.choose_embedder(config, asked)  # asked: the YAML's embed_with:
+    embedder = embedders.choose_embedder(config, embed_with)
     rows = await embedders.embed_texts(embedder, ["She lives in Paris."])
     query_rows = await embedders.embed_texts(embedder, ["Where?"], query=True)
 
@@ -76,8 +76,10 @@ async def embed_texts(
     cleaned = [INVALID_CHARACTERS.sub(" ", text) for text in texts]
     filled = [number for number, text in enumerate(cleaned) if text.strip()]
     if filled:
-        kept = [cleaned[number] for number in filled]
-        rows[filled] = await kind_of(embedder).embed(embedder, kept, query=query)
+        texts_to_embed = [cleaned[number] for number in filled]
+        rows[filled] = await kind_of(embedder).embed(
+            embedder, texts_to_embed, query=query
+        )
     return _normalize(rows)
 
 

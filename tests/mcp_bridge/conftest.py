@@ -1,4 +1,4 @@
-"""Real servers of tools: children and over HTTP, well-behaved and not."""
+"""Fixtures for MCP servers: child processes, credentials, leak checks."""
 
 import asyncio
 import contextlib
@@ -25,13 +25,13 @@ from mcp_bridge.toolset import ServerGrant, open_tools
 HERE = Path(__file__).parent
 USER = UserId(uuid.uuid4())
 TEST_SECONDS = 60
-"""What happens at once where nothing else runs may take long on a busy machine."""
+"""The limit of waits that are short, except on a busy machine."""
 
 T = TypeVar("T")
 
 
 def raw(mode: str = "", **fields) -> ToolServerConfig:
-    """A child that does what it is told, even the wrong thing."""
+    """Return a child process that can misbehave."""
     return ToolServerConfig(
         command=sys.executable,
         args=("-I", "-S", str(HERE / "raw_stdio_server.py"), mode),
@@ -44,7 +44,7 @@ def configured(folder: Path = HERE, /, **servers: ToolServerConfig) -> Config:
 
 
 class NoCredentials:
-    """Credentials of users who never signed in anywhere."""
+    """The credentials of users without sign-ins."""
 
     async def tokens(
         self, config: Config, servers: Sequence[str], user_id: UserId
@@ -66,7 +66,7 @@ NO_CREDENTIALS = NoCredentials()
 async def open_named_tools(
     config: Config, pool: SessionPool, *names: str, user_id=USER, by=NO_CREDENTIALS
 ):
-    """The tools of those servers, by their names."""
+    """Return the tools of servers by name."""
     grants = [ServerGrant(name, None) for name in names or config.values["mcp"]]
     tools = await open_tools(config, grants, user_id, pool=pool, credentials=by)
     return {tool.name: tool for tool in tools}
@@ -90,7 +90,7 @@ async def pool() -> AsyncIterator[SessionPool]:
 
 @pytest.fixture
 async def no_leaks() -> AsyncIterator[None]:
-    """Nothing is left behind: no child, no way to one, no task."""
+    """Assert that no child process, pipe or task is left."""
     before = count_resources()
     yield
     # Fewer, when a server in this process was still closing what went before.
@@ -104,7 +104,7 @@ async def no_leaks() -> AsyncIterator[None]:
 
 @pytest.fixture
 async def skip_time(monkeypatch: pytest.MonkeyPatch) -> "SkipTime":
-    """The event loop's clock, which is put forward until something is over."""
+    """Advance the event loop's clock until an awaitable is done."""
     loop, ahead = asyncio.get_running_loop(), [0.0]
     time = loop.time
     monkeypatch.setattr(loop, "time", lambda: time() + ahead[0])
@@ -123,7 +123,7 @@ SkipTime = Callable[[Awaitable[T]], Awaitable[T]]
 
 
 async def wait_until(condition: Callable[[], object]) -> bool:
-    """Wait for a condition; say whether it came true."""
+    """Wait for a condition; return whether it became true."""
     until = time.monotonic() + TEST_SECONDS
     while not condition():
         if time.monotonic() > until:
@@ -133,7 +133,7 @@ async def wait_until(condition: Callable[[], object]) -> bool:
 
 
 def count_resources() -> tuple[int, int, int]:
-    """How many children, ways to them, and tasks there are."""
+    """Return the numbers of child processes, pipes and tasks."""
     return len(children()), descriptors(), len(asyncio.all_tasks())
 
 
@@ -146,7 +146,7 @@ def children() -> set[int]:
 
 
 def descriptors() -> int:
-    """How many pipes and local sockets are open: the ways to children.
+    """Return the number of open pipes and local sockets.
 
     Not files and TCP connections: servers that other tests share open and close theirs
     meanwhile, for example for a background job of an earlier test.
@@ -170,5 +170,5 @@ def is_alive(pid: int) -> bool:
 
 
 async def has_exited(pid: int) -> bool:
-    """Whether a process ends."""
+    """Return whether a process exits."""
     return await wait_until(lambda: not is_alive(pid))

@@ -1,4 +1,4 @@
-"""Servers of tools over HTTP: the SDK's own, and one that does what it should not."""
+"""MCP servers over HTTP: the SDK's, and a misbehaving one."""
 
 import gzip
 import json
@@ -10,7 +10,7 @@ PNG = bytes.fromhex("89504e470d0a1a0a")
 
 
 def official() -> MCPServer:
-    """A server as most people write one."""
+    """Return a server made with the SDK."""
     server = MCPServer("official")
 
     @server.tool()
@@ -92,11 +92,11 @@ async def left(receive: Any) -> None:
 
 
 class Crooked:
-    """A server whose path and tools say what goes wrong."""
+    """A server whose path and tools select its faults."""
 
     def __init__(self) -> None:
         self.accepted: set[str] = set()
-        """Tokens it takes at /guarded."""
+        """The accepted tokens at /guarded."""
         self.refusal = b'{"error": "invalid_token"}'
         """The body of a 401 at /guarded."""
         self.seen: list[str] = []

@@ -41,7 +41,7 @@ from tests.conftest import serve_on
 
 @dataclass
 class MemoryProvider:
-    """Everything one authorization server knows."""
+    """The state of an authorization server."""
 
     subject: str = "somebody"
     lifetime_seconds: int = 3600
@@ -115,7 +115,7 @@ class MemoryProvider:
 
     async def exchange_refresh_token(self, client, token, scopes):
         self.refreshes += 1
-        # It is good once: whoever refreshes with it again has lost the sign-in.
+        # A second use of a refresh token ends the sign-in.
         _, subject, resource = self.refreshable.pop(token.token)
         return self._mint(client, scopes or token.scopes, subject, resource)
 
@@ -143,13 +143,13 @@ class MemoryProvider:
 
 @dataclass
 class Place:
-    """Where it is, and what it knows."""
+    """The address and state of the servers."""
 
     url: str
     provider: MemoryProvider
 
     def consent(self, url: str) -> str:
-        """Do what a user's browser does at the provider; return where it is sent."""
+        """Give consent like a browser; return the redirect URL."""
         answer = httpx2.get(url, timeout=10, verify=False)
         assert answer.status_code == 302, (answer.status_code, answer.text)
         return answer.headers["location"]
@@ -180,7 +180,7 @@ def serve_protected() -> Iterator[Place]:
 
     @server.tool()
     def whoami() -> str:
-        """Tell whose account this is."""
+        """Return the name of the account."""
         token = get_access_token()
         return provider.subject_of(token.token) if token else "nobody"
 

@@ -1,4 +1,4 @@
-"""A server over stdio that does all the wrong things, by hand: it starts fast."""
+"""A misbehaving server over stdio, without the SDK: it starts fast."""
 
 import json
 import os
@@ -16,7 +16,7 @@ tools = [
     {"name": name, "description": f"Does {name}.", "inputSchema": OBJECT}
     for name in (
         *("big", "bytes", "change", "cwd", "die", "echo", "env", "fail", "halves"),
-        *("hang", "heard", "huge", "overload", "pid", "refuse", "rubbish", "spawn"),
+        *("hang", "methods", "huge", "overload", "pid", "refuse", "rubbish", "spawn"),
         *("wrong",),
     )
 ]
@@ -43,7 +43,7 @@ if MODE == "names":
     names = ["a.b", "a_b", "n" * 200, "n" * 199 + "m", "größe", "fine"]
     tools = [{"name": name, "inputSchema": OBJECT} for name in names]
 
-heard: list[str] = []
+methods: list[str] = []
 
 
 def send(message: dict) -> None:
@@ -89,8 +89,8 @@ def call(id_: int, name: str, arguments: dict) -> None:  # noqa: C901 (a list)
             return
         case "hang":
             return
-        case "heard":
-            result = text(" ".join(heard))
+        case "methods":
+            result = text(" ".join(methods))
         case "huge":
             raw(id_, b"x" * 20_000_000)
             return
@@ -132,7 +132,7 @@ def page(id_: int, cursor: str | None) -> None:
 def answer(message: dict) -> None:
     id_, method = message.get("id"), message.get("method")
     params = message.get("params") or {}
-    heard.append(str(method))
+    methods.append(str(method))
     match method:
         case "initialize":
             capabilities = {"tools": {"listChanged": True}}

@@ -1,4 +1,4 @@
-"""What of a server's list can be given to a model; the rest is ignored by name."""
+"""The tools of a server that models can use; others are ignored by name."""
 
 import mcp_types
 import pytest
@@ -24,8 +24,10 @@ def tool(name="a", schema=None, **fields):
 
 
 async def read(*tools):
-    said: list[str] = []
-    return await catalog.list_tools(Pages((list(tools), None)), said.append), said
+    warnings: list[str] = []
+    return await catalog.list_tools(
+        Pages((list(tools), None)), warnings.append
+    ), warnings
 
 
 async def test_tools_are_sorted_by_name():
@@ -63,9 +65,9 @@ async def test_repeated_cursor_ends_the_pagination():
     ids=["number", "text"],
 )
 async def test_unserialisable_schema_drops_only_its_tool(schema):
-    catalog_tools, said = await read(tool("bad", schema), tool("good"))
+    catalog_tools, warnings = await read(tool("bad", schema), tool("good"))
     assert [offer.name for offer in catalog_tools] == ["good"]
-    assert said == ["tool 'bad' is ignored: its schema cannot be written as JSON"]
+    assert warnings == ["tool 'bad' is ignored: its schema cannot be written as JSON"]
 
 
 def test_unknown_schema_dialect_is_not_fetched():

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject")
 
 @pytest.fixture(scope="module")
 def urls():
-    """The same server spoken to in the three ways there are."""
+    """The same server over each transport."""
     newer, older = official(), official()
     with (
         serve(newer.streamable_http_app()) as modern,
@@ -61,7 +61,7 @@ def crooked_url():
 
 @pytest.fixture
 def crooked(crooked_url):
-    """A server that does what its path and its tools say."""
+    """A server whose path and tools select its faults."""
     _, app = crooked_url
     app.sessions = 0
     app.seen.clear()
@@ -247,7 +247,7 @@ async def test_restarted_server_is_reconnected(kind):
 
 
 class Keyring(NoCredentials):
-    """Tokens of users, and what they are renewed to."""
+    """Users' tokens, and the tokens that replace them."""
 
     def __init__(self, count_resources, renewed=None):
         self.count_resources = count_resources

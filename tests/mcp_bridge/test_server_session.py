@@ -1,4 +1,4 @@
-"""One session: what it remembers of tokens, calls that failed, lists and its end."""
+"""One session: its tokens, failed calls, tool lists and end."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ async def session():
 
 
 class Refusing:
-    """A server that takes some tokens, and whoever renews them."""
+    """A server that accepts some tokens, and their renewal."""
 
     def __init__(self, *accepted: str, renewed: str | None) -> None:
         self.accepted = {f"Bearer {token}" for token in accepted}
@@ -67,7 +67,7 @@ async def test_finally_refused_token_is_not_retried(renewed):
     assert bearer.is_refused
     asked = list(server.asked)
     await server.calls(bearer, status=401)
-    assert server.asked == asked  # Nobody is asked again for what there is not.
+    assert server.asked == asked  # A missing token is not requested again.
     bearer.replace_token("good", server.renew)
     assert not bearer.is_refused
     await server.calls(bearer, status=200)
@@ -127,7 +127,7 @@ async def test_call_after_the_end_was_not_delivered(session):
 
 
 async def answered(monkeypatch, session, *answers):
-    """Have the server answer calls with these."""
+    """Script the answers of the server."""
     left = list(answers)
 
     async def send_request(request, kind):
@@ -191,14 +191,14 @@ async def test_slow_tool_list_is_not_waited_for(monkeypatch, session):
 
 
 async def test_failed_tool_list_keeps_the_old_one_and_warns():
-    said: list[str] = []
-    session = begin(raw(), warn=said.append)
+    warnings: list[str] = []
+    session = begin(raw(), warn=warnings.append)
     await session.wait_open()
     catalog_tools = session.catalog_tools
     session._client.list_tools = None
     session._is_list_stale = True
     assert await session.tools() is catalog_tools
-    assert said == ["its tools could not be refreshed: TypeError"]
+    assert warnings == ["its tools could not be refreshed: TypeError"]
     assert session.is_open
     await session.close()
 
@@ -207,7 +207,7 @@ async def test_failed_tool_list_keeps_the_old_one_and_warns():
 
 
 class Names(logging.Handler):
-    """Notes which request each line is about."""
+    """Records the request id of each line."""
 
     def __init__(self) -> None:
         super().__init__()

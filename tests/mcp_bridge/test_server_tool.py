@@ -1,4 +1,4 @@
-"""A call of a tool: made once, or again where the server cannot have heard it."""
+"""Tool calls, and their repetition if the server did not start them."""
 
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -23,14 +23,14 @@ from tests.mcp_bridge.conftest import (
 from tests.mcp_bridge.test_toolset import signed_child
 
 LINK = "https://me.example/connect"
-UNHEARD = ServerGone("the server went away", server="it", is_safe_to_retry=True)
-HEARD = ServerGone("the server went away", server="it")
+NOT_STARTED = ServerGone("the server went away", server="it", is_safe_to_retry=True)
+STARTED = ServerGone("the server went away", server="it")
 REFUSED = SignInNeeded("wants the user to sign in", server="it")
 DONE = mcp_types.CallToolResult(content=[mcp_types.TextContent(type="text", text="ok")])
 
 
 def tool(*answers) -> tuple[ServerTool, list[str]]:
-    """A tool whose server answers with these, and what it was called with."""
+    """Return a tool with scripted answers, and its calls."""
     called: list[str] = []
     left = list(answers)
 
@@ -58,23 +58,23 @@ def tool(*answers) -> tuple[ServerTool, list[str]]:
 
 
 async def test_delivered_call_is_not_repeated():
-    pay, called = tool(HEARD, DONE)
+    pay, called = tool(STARTED, DONE)
     with pytest.raises(ServerGone):
         await call_tool(pay)
     assert called == ["pay"]
 
 
 async def test_undelivered_call_is_repeated_once():
-    pay, called = tool(UNHEARD, DONE)
+    pay, called = tool(NOT_STARTED, DONE)
     assert await call_tool(pay) == "ok"
     assert called == ["pay"] * 2
-    pay, called = tool(UNHEARD, UNHEARD, DONE)
+    pay, called = tool(NOT_STARTED, NOT_STARTED, DONE)
     with pytest.raises(ServerGone):
         await call_tool(pay)
     assert called == ["pay"] * 2
 
 
-@pytest.mark.parametrize("before", [[], [UNHEARD]])
+@pytest.mark.parametrize("before", [[], [NOT_STARTED]])
 async def test_refused_token_returns_the_sign_in_link(before):
     pay, _ = tool(*before, REFUSED)
     answer = await call_tool(pay)

@@ -92,7 +92,7 @@ async def test_cancelled_call_is_cancelled_at_the_server_only(pool):
     await call_tool(tools["echo"])
     hanging.cancel()
     await asyncio.wait([hanging])
-    assert "notifications/cancelled" in await call_tool(tools["heard"])
+    assert "notifications/cancelled" in await call_tool(tools["methods"])
     assert await call_tool(tools["pid"]) == pid
 
 
@@ -254,10 +254,10 @@ async def test_server_of_the_sdk_works(pool):
 
 async def test_older_protocol_is_negotiated_once(pool):
     tools = await open_named_tools(configured(it=raw()), pool)
-    assert "server/discover" in await call_tool(tools["heard"])
+    assert "server/discover" in await call_tool(tools["methods"])
     with pytest.raises(ServerGone):
         await call_tool(tools["die"])
-    assert (await call_tool(tools["heard"])).startswith("initialize")
+    assert (await call_tool(tools["methods"])).startswith("initialize")
 
 
 PARENT = """

@@ -40,15 +40,15 @@ class FaultServer(FakeServer):
     key = KEY
 
     greeting: tuple[Step, ...] = ()
-    """What a connection gets before it has asked for anything."""
+    """What the server sends before the first request."""
     secure: bool = False
-    """Whether to speak TLS, with a certificate nobody trusts."""
+    """Whether to use TLS, with an untrusted certificate."""
     default: Fault = field(default_factory=reply)
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
-    """How many were opened."""
+    """The number of connections opened."""
     open: int = 0
-    """How many still are."""
+    """The number of open connections."""
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -56,11 +56,11 @@ class FaultServer(FakeServer):
 
     @property
     def root_url(self) -> str:
-        """Return the address, as the kind anthropic wants it."""
+        """Return the address for the kind `anthropic`."""
         return f"http{'s' if self.secure else ''}://127.0.0.1:{self._port}"
 
     def then(self, *faults: Fault) -> None:
-        """Put faults on the script, one for each request to come."""
+        """Add faults to the script, one per request."""
         self._script.extend(faults)
 
     def _count(self, change: int) -> None:
@@ -100,7 +100,7 @@ class FaultServer(FakeServer):
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        """Do what the script says; return whether the connection is still good."""
+        """Apply a fault; return whether the connection stays usable."""
         fault = self._script.popleft() if self._script else self.default
         acting = asyncio.ensure_future(self._act(fault(request), reader, writer))
         # Clients ask again only when they are answered: a byte now is none of theirs.
@@ -151,7 +151,7 @@ async def _close(writer: asyncio.StreamWriter, *, reset: bool) -> None:
 
 
 def _untrusted() -> ssl.SSLContext:
-    """Return the TLS of a server whose certificate it signed itself."""
+    """Return a TLS context with a self-signed certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     today = datetime.datetime.now(datetime.UTC)

@@ -29,18 +29,18 @@ class Pause:
 
 @dataclass
 class Request:
-    """A request the server has seen."""
+    """A request that the server received."""
 
     path: str
     headers: dict[str, str]
-    """By their names in lower case."""
+    """By lower-case name."""
     body: Any
     left: bool = False
     """Whether the client closed the connection before the fault was over."""
 
     @property
     def key(self) -> str:
-        """Return the key it came with."""
+        """Return the API key of the request."""
         bearer = self.headers.get("authorization", "").removeprefix("Bearer ")
         return self.headers.get("x-api-key", bearer)
 
@@ -48,9 +48,9 @@ class Request:
 HANG: Literal["hang"] = "hang"
 """Write nothing more until the client leaves or `server.release()`."""
 END: Literal["end"] = "end"
-"""Close the connection, as a server that thinks it is done."""
+"""Close the connection properly."""
 CUT: Literal["cut"] = "cut"
-"""Reset the connection, as a server that dies."""
+"""Reset the connection."""
 
 Step = bytes | Pause | Literal["hang", "end", "cut"]
 Fault = Callable[[Request], Iterable[Step]]
@@ -75,7 +75,7 @@ def _body(request: Request, answer: ScriptedAnswer) -> bytes:
 
 
 def _half(request: Request, answer: ScriptedAnswer) -> bytes:
-    """Return a reply up to where its text has been said."""
+    """Return a reply up to the end of its text."""
     if not _streams(request):
         body = _body(request, answer)
         return _whole(body)[: -len(body) // 2]
@@ -111,7 +111,7 @@ def _whole(
 
 
 def reply(*pieces: str) -> Fault:
-    """Answer well, one piece a token."""
+    """Send a valid reply, one piece per token."""
 
     def steps(request: Request) -> Iterator[Step]:
         answer = ScriptedAnswer(pieces or ("Hello", " there"))
@@ -134,34 +134,34 @@ def status(code: int, message: str = "the server fails", **headers: object) -> F
 
 
 def split_status(code: int, body: dict[str, Any]) -> Fault:
-    """Answer with a status whose explanation comes in two pieces."""
+    """Answer with a status whose body arrives in two pieces."""
     text = orjson.dumps(body)
     whole = _whole(text, code=code)
     return _fixed(whole[: -len(text) // 2], Pause(0.02), whole[-len(text) // 2 :])
 
 
 def unexplained(code: int) -> Fault:
-    """Answer with a status whose explanation never ends."""
+    """Answer with a status whose body never ends."""
     return _fixed(_whole(b"{" * 100, code=code)[:-50], HANG)
 
 
 def silence(_request: Request) -> Iterator[Step]:
-    """Take the request and never say a word."""
+    """Read the request and send nothing."""
     yield HANG
 
 
 def hang_up(_request: Request) -> Iterator[Step]:
-    """Take the request and close the connection."""
+    """Read the request and close the connection."""
     yield END
 
 
 def reset(_request: Request) -> Iterator[Step]:
-    """Take the request and reset the connection."""
+    """Read the request and reset the connection."""
     yield CUT
 
 
 def slow_start(seconds: float, *pieces: str) -> Fault:
-    """Begin to stream well, but say the first token only after a while."""
+    """Start a valid stream, with a delay before the first token."""
 
     def steps(request: Request) -> Iterator[Step]:
         frames = _frames(request, ScriptedAnswer(pieces or ("Hello", " there")))
@@ -173,7 +173,7 @@ def slow_start(seconds: float, *pieces: str) -> Fault:
 
 
 def stopped(how: Step, *pieces: str) -> Fault:
-    """Say these tokens and no end: `stopped(HANG)`, `stopped(END)`, `stopped(CUT)`.
+    """Send tokens, then stop: `stopped(HANG)`, `stopped(END)`, `stopped(CUT)`.
 
     A whole reply stops in the middle of its JSON.
     """
@@ -187,7 +187,7 @@ def stopped(how: Step, *pieces: str) -> Fault:
 
 
 def cut_length(request: Request) -> Iterator[Step]:
-    """Promise more bytes than come before the connection is closed."""
+    """Close the connection before all announced bytes are sent."""
     answer = ScriptedAnswer(("Hello", " there"), unterminated=True)
     body = _body(request, answer)
     yield (
@@ -204,20 +204,20 @@ def cut_length(request: Request) -> Iterator[Step]:
 
 
 def unterminated(request: Request) -> Iterator[Step]:
-    """End a stream properly, but for the event that says it is its end."""
+    """End a stream without its terminating event."""
     answer = ScriptedAnswer(("Hello", " there"), unterminated=True)
     body = _body(request, answer)
     yield _stream_head() + encode_chunk(body) + encode_chunk(b"")
 
 
 def half_json(request: Request) -> Iterator[Step]:
-    """Send half an object, and call it the whole."""
+    """Send half a JSON object as a complete body."""
     body = wires.wire_of(request.path).whole(ScriptedAnswer())
     yield _whole(body[: len(body) // 2])
 
 
 def half_event(request: Request) -> Iterator[Step]:
-    """Stream an event whose JSON stops in the middle, before anything is said."""
+    """Stream an incomplete JSON event before the first token."""
     frame = _frames(request, ScriptedAnswer())[0].rstrip(b"\n")
     yield _stream_head() + encode_chunk(frame[:-10] + b"\n\n") + encode_chunk(b"")
 
@@ -228,12 +228,12 @@ def empty(request: Request) -> Iterator[Step]:
 
 
 def web_page(_request: Request) -> Iterator[Step]:
-    """Send a web page, as a wrong address does."""
+    """Send a web page, like a wrong address."""
     yield _whole(b"<html><body>Welcome!</body></html>", content_type="text/html")
 
 
 def plain_text(_request: Request) -> Iterator[Step]:
-    """Send prose."""
+    """Send plain text."""
     yield _whole(b"Hello there", content_type="text/plain")
 
 
@@ -244,7 +244,7 @@ def not_http(_request: Request) -> Iterator[Step]:
 
 
 def slow_headers(seconds: float) -> Fault:
-    """Send a head that never ends, byte by byte."""
+    """Send an endless head, byte by byte."""
 
     def steps(_request: Request) -> Iterator[Step]:
         yield b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Slow: "
@@ -256,7 +256,7 @@ def slow_headers(seconds: float) -> Fault:
 
 
 def trickle(seconds: float) -> Fault:
-    """Say a token, then send bytes that mean nothing, one at a time, for ever."""
+    """Send a token, then meaningless bytes, one at a time, without end."""
 
     def steps(request: Request) -> Iterator[Step]:
         yield _half(request, ScriptedAnswer(("Hello", " there")))
@@ -282,7 +282,7 @@ FAULTS: dict[str, Fault] = {
     "stream without its end": unterminated,
     "wrong content type": web_page,
 }
-"""The faults of a server that can be connected to."""
+"""The faults of a reachable server."""
 
 
 # Before there is a server.
@@ -290,7 +290,7 @@ FAULTS: dict[str, Fault] = {
 
 @contextlib.contextmanager
 def refused_port() -> Iterator[int]:
-    """Yield a port that is taken, and where nobody listens."""
+    """Yield a port that refuses connections."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
@@ -298,7 +298,7 @@ def refused_port() -> Iterator[int]:
 
 @contextlib.contextmanager
 def deaf_port() -> Iterator[int]:
-    """Yield a port whose queue of connections is full: nobody ever answers."""
+    """Yield a port whose connection queue is full, so it never answers."""
     with socket.socket() as server, contextlib.ExitStack() as stack:
         server.bind(("127.0.0.1", 0))
         server.listen(0)
@@ -310,14 +310,14 @@ def deaf_port() -> Iterator[int]:
 
 
 NOWHERE = "http://nowhere.invalid/v1"
-"""An address whose name `names` takes care of."""
+"""An address whose name `names` resolves."""
 
 
 @contextlib.contextmanager
 def names(*, hang: bool = False) -> Iterator[None]:
-    """Have names end in `.invalid` unknown, or looked up for ever, without a network.
+    """Make names in `.invalid` unknown, or hang their lookup, without a network.
 
-    A name server would be another machine, which tests do not ask.
+    Tests must not ask a real name server.
     """
     asked, ask = threading.Event(), socket.getaddrinfo
 

@@ -33,19 +33,19 @@ PLACES = pytest.mark.parametrize("place", ["headers", "first_token", "mid_stream
 @PLACES
 async def test_cancelled_call_closes_the_provider_connection(fake, kind: str, place):
     fake.hang(place)
-    heard = asyncio.Event()
+    received = asyncio.Event()
 
     async def listen() -> None:
         async with contextlib.aclosing(
             client.run("acme", fake.provider(kind), model_request())
         ) as events:
             async for _ in events:
-                heard.set()
+                received.set()
 
     listening = asyncio.create_task(listen())
     await fake.until(lambda: fake.requests)
     if place == "mid_stream":
-        await heard.wait()
+        await received.wait()
     listening.cancel()
     await fake.until(lambda: fake.requests[0].aborted)
     with pytest.raises(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""Calls from code that is not async: one event loop a process, fork-safe."""
+"""Calls from synchronous code: one event loop per process, fork-safe."""
 
 import asyncio
 import gc

@@ -52,16 +52,16 @@ async def test_stalled_stream_times_out(fake, skip_seconds, kind: str):
 async def test_endless_stream_times_out(fake, skip_seconds):
     fake.reply(*["word"] * 10_000, pause_seconds=0.01)
     timeouts = {"first_token_seconds": 500, "idle_seconds": 500, "total_seconds": 100}
-    heard = asyncio.Event()
+    received = asyncio.Event()
 
     async def listen() -> None:
         async for _ in client.run(
             "acme", fake.provider(timeouts=timeouts), model_request()
         ):
-            heard.set()
+            received.set()
 
     call = asyncio.create_task(listen())
-    await heard.wait()
+    await received.wait()
     skip_seconds(100)
     with pytest.raises(TimedOut) as caught:
         await call

@@ -1,4 +1,4 @@
-"""Places where users sign in."""
+"""Fixtures for sign-ins: real and scripted OAuth servers."""
 
 from collections.abc import Iterator
 
@@ -19,18 +19,18 @@ def protected() -> Iterator[Place]:
 
 @pytest.fixture
 def scripted() -> Iterator[ScriptedOAuthServer]:
-    """Another, which says what the test has it say."""
+    """A scripted OAuth server."""
     with ScriptedOAuthServer() as place:
         yield place
 
 
 @pytest.fixture
 def process(database: None, scripted: ScriptedOAuthServer) -> SignInProcess:
-    """A process with the scripted server."""
+    """A process that signs in to the scripted server."""
     return SignInProcess(configured(notes={"url": scripted.url}))
 
 
 @pytest.fixture(autouse=True)
 def _no_registrations(database: None) -> None:
-    """Ports come round again, and so would the registrations of other tests."""
+    """Ports are reused, and so would be the registrations of other tests."""
     McpClient.objects.all().delete()

@@ -1,4 +1,4 @@
-"""Another process of the same server: tells a user's token when it is let go.
+"""A second process of the same server, which prints a user's token on request.
 
 python -m tests.mcp_bridge.oauth.refresh_script DATABASE SECRETS URL USER
 """

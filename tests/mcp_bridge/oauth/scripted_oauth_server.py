@@ -1,4 +1,4 @@
-"""A provider that says what a test has it say, over real HTTP.
+"""A scripted MCP server and authorization server, over real HTTP.
 
 with ScriptedOAuthServer() as place:
     place.answer("/token", {"error": "invalid_grant"}, status=400)
@@ -19,13 +19,13 @@ OPENID = "/.well-known/openid-configuration"
 
 
 class ScriptedOAuthServer:
-    """A tool server and its authorization server; both do as they should at first."""
+    """An MCP server and its authorization server; valid by default."""
 
     def __init__(self) -> None:
         self.released = threading.Event()
-        """Set at the end: nothing that hangs hangs longer."""
+        """Set at the end: releases hanging answers."""
         self.requests: list[tuple[str, str, dict[str, str], Any]] = []
-        """Method, path, headers and what was sent."""
+        """Method, path, headers and content."""
         self._answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
         self._hanging: set[str] = set()
         place = self
@@ -57,7 +57,7 @@ class ScriptedOAuthServer:
         self.answer("/token", self.tokens())
 
     def metadata(self, **changes: Any) -> dict[str, Any]:
-        """Return its metadata with changes; a value of None is left out."""
+        """Return the metadata with changes; None removes a field."""
         whole = {
             "issuer": self.origin,
             "authorization_endpoint": f"{self.origin}/authorize",
@@ -70,7 +70,7 @@ class ScriptedOAuthServer:
         return {name: value for name, value in whole.items() if value is not None}
 
     def tokens(self, **changes: Any) -> dict[str, Any]:
-        """Return what a token endpoint says, with changes."""
+        """Return a token response with changes."""
         whole = {
             "access_token": "access-1",
             "token_type": "Bearer",
@@ -83,7 +83,7 @@ class ScriptedOAuthServer:
     def answer(
         self, path: str, content: Any, *, status: int = 200, **headers: str
     ) -> None:
-        """Answer a path with JSON from now on, or with bytes as they are."""
+        """Answer a path with JSON, or with unchanged bytes."""
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         self._answers[path] = status, fields, body
@@ -93,7 +93,7 @@ class ScriptedOAuthServer:
         self._hanging.add(path)
 
     def received(self, path: str) -> list[Any]:
-        """Return what was sent to a path: a form's fields, or JSON."""
+        """Return the forms or JSON posted to a path."""
         return [content for _, at, _, content in self.requests if at == path]
 
     def _serve(self, request: BaseHTTPRequestHandler) -> None:

@@ -1,4 +1,4 @@
-"""Users who sign in, as a test has them do it: links, consent, callbacks."""
+"""One process that signs users in: links, consent, callbacks."""
 
 import uuid
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def new_user() -> UserId:
 
 
 class Clock:
-    """A clock that a test can put forward."""
+    """A clock that tests can advance."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
@@ -50,14 +50,14 @@ class Clock:
 
 @contextmanager
 def keys_in(folder: Path) -> Iterator[Path]:
-    """Keep the keys in a folder of this test's."""
+    """Store the keys in a folder of the test."""
     path = folder / "secrets.env"
     with override_settings(COULISSE_SECRETS_FILE=path):
         yield path
 
 
 class SignInProcess:
-    """One process that signs users in, on a clock of its own."""
+    """One process that signs users in, with a separate clock."""
 
     def __init__(self, config: Config, *, seconds: float = TEST_SECONDS) -> None:
         self.config = config
@@ -93,7 +93,7 @@ class SignInProcess:
         cookies: dict[str, str] | None = None,
         **response: str | None,
     ) -> None:
-        """Come back with a code, or with what a test gives, in the same browser."""
+        """Complete the sign-in in the same browser, with a code by default."""
         given = {
             "state": authorization_parameters(redirect)["state"],
             "code": "code-1",
@@ -107,25 +107,25 @@ class SignInProcess:
         )
 
     async def connect(self, server: str, user: UserId) -> AuthorizationRedirect:
-        """Open a new link and come back with a code."""
+        """Open a new link and complete the sign-in."""
         redirect = await self.open_link(server, user)
         await self.complete_sign_in(server, redirect)
         return redirect
 
     async def token(self, server: str, user: UserId) -> str | SignInFailed | None:
-        """Return the token this user's calls are made with, or why there is none."""
+        """Return the user's token, or the error in its place."""
         found = await self.token_manager.tokens(self.config, [server], user)
         return found.get(server)
 
 
 def authorization_parameters(redirect: AuthorizationRedirect) -> dict[str, str]:
-    """Return what a provider is asked for."""
+    """Return the parameters of the authorization URL."""
     query = parse_qs(urlsplit(redirect.url).query)
     return {name: value for name, (value,) in query.items()}
 
 
 def parse_callback(url: str) -> AuthorizationResponse:
-    """Return what a provider sends a user back with."""
+    """Return the parameters of the callback URL."""
     query = {name: value for name, (value,) in parse_qs(urlsplit(url).query).items()}
     return AuthorizationResponse(
         state=query["state"],

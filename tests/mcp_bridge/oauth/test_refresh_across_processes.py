@@ -1,4 +1,4 @@
-"""A provider gives a new refresh token once: real processes and loops must agree."""
+"""Refreshes and registrations happen once across processes and event loops."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from tests.mcp_bridge.oauth.sign_in_process import authorization_parameters, new
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 SOON = 30
-"""A token that ends so soon is refreshed before it is used."""
+"""A token that expires this soon is refreshed before use."""
 
 
 def refreshes(scripted):
@@ -32,7 +32,7 @@ async def received(scripted, path, number=1):
 
 @pytest.fixture(autouse=True)
 def _long_refresh_timeout(monkeypatch):
-    """However long they take."""
+    """Wait for other processes as long as needed."""
     monkeypatch.setattr(token_manager, "TIMEOUT_SECONDS", TEST_SECONDS)
 
 
@@ -72,7 +72,7 @@ async def test_parallel_processes_refresh_once(scripted, user):
 
 
 def run_in_two_loops(work):
-    """What two event loops of one process make of the same work at once."""
+    """Run the same work in two event loops at once; return both results."""
     with ThreadPoolExecutor(2) as threads:
         both = [threads.submit(lambda: asyncio.run(work())) for _ in range(2)]
         return [each.result(TEST_SECONDS) for each in both]

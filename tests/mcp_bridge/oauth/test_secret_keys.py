@@ -1,4 +1,4 @@
-"""The keys: where they come from, and that nobody else gets to see them."""
+"""The secret keys: their sources, errors and use."""
 
 import base64
 import logging

@@ -160,7 +160,7 @@ async def test_state_works_once(process, user):
 
 @pytest.mark.parametrize("cookies", [{}, {"coulisse-sign-in": "browser"}])
 async def test_callback_from_another_browser_is_refused(process, user, cookies):
-    """Somebody else is sent the provider's address, and consents there."""
+    """Another person opens the provider's address and consents."""
     redirect = await process.open_link("notes", user)
     with pytest.raises(BrowserMismatch):
         await process.complete_sign_in("notes", redirect, cookies=cookies)

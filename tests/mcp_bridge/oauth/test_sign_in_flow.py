@@ -1,4 +1,4 @@
-"""A user connects a server, against a real authorization server."""
+"""Sign-ins against a real authorization server."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Tokens are renewed once, whoever asks, and lost only when the provider says so."""
+"""Token refreshes: shared, leased, and ended by the provider only."""
 
 import asyncio
 from datetime import timedelta
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 @pytest.fixture
 async def user(process, scripted):
-    """Somebody who is connected, and whose token is about to end."""
+    """A connected user whose token is about to expire."""
     user = new_user()
     await process.connect("notes", user)
     process.clock.forward(seconds=3550)

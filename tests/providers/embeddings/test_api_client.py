@@ -1,4 +1,4 @@
-"""Vectors from an API, over real HTTP: shapes, batches, retries, what goes wrong."""
+"""The embeddings client, over real HTTP: formats, batches, retries, errors."""
 
 import math
 from pathlib import Path
@@ -34,7 +34,7 @@ def leading(fake: FakeProvider, api: str = "openai", **fields) -> Embedder:
 
 
 def impatient(fake: FakeProvider, **fields) -> Embedder:
-    """One whose entry says how long to wait and how often to try."""
+    """Return an embedder whose provider has timeouts and retries."""
     entry = fake.provider("openai", **fields)
     asked = EmbedderConfig(provider="openai", model="text-embedding-3-small")
     return embedders.choose_embedder(

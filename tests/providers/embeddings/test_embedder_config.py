@@ -1,4 +1,4 @@
-"""Which embedder `embed_with` and `providers:` come to, and what is refused."""
+"""The choice of an embedder by `embed_with` and `providers:`, and its errors."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def chosen(asked: dict | None = None, **entries) -> Embedder:
 
 
 def refused(asked: dict, **entries) -> dict[str, str]:
-    """What is wrong, by field; choosing says the same."""
+    """Return the problems by field; `choose_embedder` reports the same."""
     with_it = EmbedderConfig.model_validate(asked)
     faults = dict(embedders.find_problems(config(**entries), with_it))
     with pytest.raises(EmbedderMisconfigured) as caught:
@@ -315,10 +315,10 @@ def test_every_field_is_described():
 
 
 class ConstantEmbedder(EmbedderKind):
-    """Every text is the same to it."""
+    """An embedder with the same row for every text."""
 
     def problems(self, config, asked, entry):
-        """Yield nothing but a wrong `dims`."""
+        """Yield a problem of `dims` only."""
         if asked.dims not in (None, 2):
             yield "dims", "'constant' makes vectors of 2 dimensions"
 

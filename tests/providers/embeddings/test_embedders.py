@@ -1,4 +1,4 @@
-"""The two embedders that need no network: meaning on the CPU, and hashed words."""
+"""The offline embedders: MiniLM on the CPU, and hashed words."""
 
 import asyncio
 import os
@@ -111,7 +111,7 @@ async def test_query_does_not_wait_for_all_documents(monkeypatch):
     documents = [f"text {number}" for number in range(20)]
     work = asyncio.ensure_future(embedders.embed_texts(LOCAL, documents))
     await asyncio.sleep(0)
-    await embedders.embed_texts(LOCAL, ["a query nobody made before"], query=True)
+    await embedders.embed_texts(LOCAL, ["a new query"], query=True)
     assert len(done) < 10
     await work
 

@@ -157,7 +157,7 @@ async def test_short_failures_survived_by_retries_open_nothing(server, clock):
 
 
 async def test_burst_of_parallel_failures_opens_nothing(server, pauses):
-    """A hundred calls under way in the same bad moment are all served by retrying."""
+    """A hundred parallel calls succeed by retrying after a short failure."""
     provider = server.provider(retries=10)
     server.then(*[faults.status(503)] * 100)
     assert all(await asyncio.gather(*(collect_events(provider) for _ in range(100))))
@@ -180,7 +180,7 @@ async def test_refusals_do_not_open_a_single_endpoints_circuit(
 async def test_rate_limits_do_not_open_a_single_endpoints_circuit(
     server, clock, pauses
 ):
-    """No worse than without a breaker: as many tries, and none refused by us."""
+    """A single endpoint gets as many tries as without a breaker."""
     server.default = faults.status(429, retry_after=1)
     provider = single_endpoint(server, retries=2)
     await assert_fails(provider, 10, RateLimited)
@@ -280,10 +280,10 @@ async def test_error_mentions_skipped_endpoints(server, first_endpoint, clock):
     server.default = by_key_name(a=faults.status(401))
     provider = two_endpoints(server)
     await collect_events(provider)
-    told = endpoint_pool.find_pool("acme", provider).circuit_open_error()
-    assert "refused this server's key" in told.message
-    assert "providers.acme" in told.detail
-    assert "providers.acme" not in told.message
+    error = endpoint_pool.find_pool("acme", provider).circuit_open_error()
+    assert "refused this server's key" in error.message
+    assert "providers.acme" in error.detail
+    assert "providers.acme" not in error.message
 
 
 async def test_breaker_can_be_disabled(server, clock):

@@ -69,7 +69,7 @@ async def test_each_endpoint_uses_its_key_url_and_headers(server, first_endpoint
 async def test_each_endpoint_uses_the_parameter_names_of_its_url(
     server, first_endpoint, monkeypatch
 ):
-    """OpenAI's own API and servers that are like it differ in a name."""
+    """OpenAI's API and compatible servers name one parameter differently."""
     openai = server.entry()["base_url"]
     kind = endpoint_pool.registry.KINDS["openai"]
     monkeypatch.setitem(

@@ -1,7 +1,7 @@
-"""Whatever is wrong with a provider: which error, how often it is asked, how long.
+"""Faults of providers: the resulting error, the number of tries, the duration.
 
-Over real sockets, on both wires. What the client of the server sees of it, and what is
-charged, is tested with the gateway; that one key of several is dead, with the pool.
+Over real sockets, on both wires. The gateway's tests cover what clients see and what is
+charged; those of the pool cover keys that are refused.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ STREAMS = pytest.mark.parametrize("stream", [True, False])
 WAITS = ("connect", "first_token", "idle", "total")
 SHORT_SECONDS = 0.1
 LEEWAY_SECONDS = 20.0
-"""How late a timeout may be on a machine that has much to do."""
+"""How late a timeout may be on a busy machine."""
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def server() -> Iterator[FaultServer]:
 
 
 def short(wait: str | None = None, seconds: float = SHORT_SECONDS) -> dict[str, float]:
-    """Return timeouts of which that one alone ends a wait.
+    """Return timeouts of which only the given one expires.
 
     Of two that are short a busy machine may meet the other one first.
     """
@@ -59,17 +59,17 @@ def at(url: str, wait: str | None = None, **fields) -> ProviderConfig:
 
 
 class Outcome(NamedTuple):
-    """What comes of a call to a provider that fails in the same way every time."""
+    """The expected outcome if the provider fails the same way every time."""
 
     error: type[CoulisseError]
     code: str
     requests: int = 1
-    """Of a call that may be tried again twice."""
-    heard: str = ""
+    """With two retries."""
+    received_text: str = ""
     wait: str | None = None
-    """Which timeout ended it."""
-    kept: bool = True
-    """Whether the connection serves again: what was asked was answered to the end."""
+    """The timeout that expired."""
+    is_reused: bool = True
+    """Whether the connection is reused."""
 
 
 STREAMED = {
@@ -78,32 +78,42 @@ STREAMED = {
     "500": Outcome(Overloaded, "provider_overloaded", 3),
     "503": Outcome(Overloaded, "provider_overloaded", 3),
     "cut stream": Outcome(
-        ProviderDisconnected, "provider_disconnected", heard="Hello there", kept=False
+        ProviderDisconnected,
+        "provider_disconnected",
+        received_text="Hello there",
+        is_reused=False,
     ),
     "cut stream (Content-Length)": Outcome(
-        ProviderDisconnected, "provider_disconnected", heard="Hello there", kept=False
+        ProviderDisconnected,
+        "provider_disconnected",
+        received_text="Hello there",
+        is_reused=False,
     ),
     "empty body": Outcome(BrokenReply, "provider_broken_reply"),
     "half a JSON": Outcome(BrokenReply, "provider_broken_reply"),
     "no response": Outcome(
-        TimedOut, "provider_timed_out", wait="first_token", kept=False
+        TimedOut, "provider_timed_out", wait="first_token", is_reused=False
     ),
     "slow first token": Outcome(
-        TimedOut, "provider_timed_out", wait="first_token", kept=False
+        TimedOut, "provider_timed_out", wait="first_token", is_reused=False
     ),
     "stall in mid-stream": Outcome(
-        TimedOut, "provider_timed_out", heard="Hello there", wait="idle", kept=False
+        TimedOut,
+        "provider_timed_out",
+        received_text="Hello there",
+        wait="idle",
+        is_reused=False,
     ),
     "stream without its end": Outcome(
-        BrokenReply, "provider_broken_reply", heard="Hello there"
+        BrokenReply, "provider_broken_reply", received_text="Hello there"
     ),
     "wrong content type": Outcome(BrokenReply, "provider_broken_reply"),
 }
-NEVER = Outcome(TimedOut, "provider_timed_out", wait="total", kept=False)
-CUT = Outcome(ProviderDisconnected, "provider_disconnected", 3, kept=False)
+NEVER = Outcome(TimedOut, "provider_timed_out", wait="total", is_reused=False)
+CUT = Outcome(ProviderDisconnected, "provider_disconnected", 3, is_reused=False)
 WHOLE = {
     **STREAMED,
-    # It all comes at once, so what is cut off was not heard of yet.
+    # The reply arrives in one piece, so no text was received.
     "cut stream": CUT,
     "cut stream (Content-Length)": CUT,
     "no response": NEVER,
@@ -130,30 +140,30 @@ async def test_provider_faults_map_to_errors(
     expected = (STREAMED if stream else WHOLE)[name]
     server.default = FAULTS[name]
     provider = server.provider(kind, timeouts=short(expected.wait, 100))
-    attempts, heard = list[Attempt](), list[str]()
+    attempts, received_text = list[Attempt](), list[str]()
 
     async def listen() -> None:
         async for event in client.run(
             "acme", provider, model_request(stream=stream), attempts
         ):
-            heard.extend([event.text] if isinstance(event, TextDelta) else [])
+            received_text.extend([event.text] if isinstance(event, TextDelta) else [])
 
     call = asyncio.create_task(listen())
     if expected.wait is not None:
         await server.until(lambda: server.requests)
-        while "".join(heard) != expected.heard:  # noqa: ASYNC110  nobody tells
+        while "".join(received_text) != expected.received_text:  # noqa: ASYNC110  no event
             await asyncio.sleep(0.001)
         skip_seconds(100)
     with pytest.raises(expected.error) as caught:
         await asyncio.wait_for(call, LEEWAY_SECONDS)
     error = caught.value
     assert (error.code, getattr(error, "wait", None)) == (expected.code, expected.wait)
-    assert "".join(heard) == expected.heard
+    assert "".join(received_text) == expected.received_text
     assert len(server.requests) == len(attempts) == expected.requests
     assert len(pauses) == expected.requests - 1
     # A reply that had begun was an answer.
-    assert (attempts[-1].error is None) is bool(expected.heard)
-    if not expected.kept:
+    assert (attempts[-1].error is None) is bool(expected.received_text)
+    if not expected.is_reused:
         await server.until(lambda: server.open == 0)
     else:
         assert server.connections == 1
@@ -193,7 +203,7 @@ async def test_other_faults_map_to_errors(server, pauses, stream, fault, error):
 
 
 async def test_kept_alive_connection_closed_by_server_is_retried(server, pauses):
-    """As servers do that close idle connections just when we ask."""
+    """Like servers that close idle connections during a request."""
     server.then(faults.reply(), faults.hang_up)
     await collect_events(server.provider())
     await collect_events(server.provider())
@@ -275,7 +285,7 @@ async def test_slow_headers_time_out(server, stream):
 @KINDS
 @STREAMS
 async def test_slow_body_times_out(server, kind, stream):
-    """Each byte comes in time, and the last one never does."""
+    """Each byte arrives in time, but the head never ends."""
     server.default = faults.trickle(0.02)
     provider = server.provider(kind, timeouts=short("total"))
     with pytest.raises(TimedOut) as caught:
@@ -300,7 +310,7 @@ async def test_error_body_in_two_chunks_is_read_completely(server):
 
 
 async def test_retries_end_at_the_total_timeout(server):
-    """With real pauses: the third try would have to begin too late."""
+    """With real pauses, the third try would start too late."""
     server.default = faults.status(503, retry_after=0.6)
     started = time.monotonic()
     with pytest.raises(Overloaded):

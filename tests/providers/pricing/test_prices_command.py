@@ -1,4 +1,4 @@
-"""`manage.py prices`, and what `check` says of models without a price."""
+"""`manage.py prices`, and the warning about models without a price."""
 
 import json
 from io import StringIO
@@ -102,8 +102,8 @@ def test_check_fails_where_a_price_is_unknown(file):
 
 
 def test_prices_can_be_printed_as_json(file):
-    told = json.loads("\n".join(run(file, "--json")))
-    by_model = {each["model"]: each for each in told["data"]}
+    prices = json.loads("\n".join(run(file, "--json")))
+    by_model = {each["model"]: each for each in prices["data"]}
     assert by_model["llama"] == {
         "provider": "house",
         "model": "llama",

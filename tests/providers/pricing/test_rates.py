@@ -1,4 +1,4 @@
-"""Exact sums: every sort of token once, rounded once."""
+"""Exact costs: each type of token counts once, and the sum is rounded once."""
 
 from decimal import ROUND_HALF_EVEN, Decimal
 

@@ -28,5 +28,5 @@ async def sent(fake, kind="openai", provider=None, **fields):
 
 
 def official(kind: str, **fields):
-    """The body for a kind at its own address, where the fake cannot be."""
+    """Return the request body for a kind at its default address."""
     return KINDS[kind].wire.body(model_request(**fields))

@@ -157,8 +157,8 @@ def test_unsupported_media_is_named_in_the_result(part, becomes):
         Message("tool", [part], tool_call_id="1"),
     )
     (result,) = sent["messages"][2]["content"]
-    (told,) = result["content"]
-    assert told["text"].startswith(becomes)
+    (block,) = result["content"]
+    assert block["text"].startswith(becomes)
 
 
 @pytest.mark.parametrize("arguments", ['{"a": ', "[1]", "3"])

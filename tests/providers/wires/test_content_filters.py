@@ -1,4 +1,4 @@
-"""What a provider's filter keeps back is told as that, never as a failure of its."""
+"""Content filters of providers have their own error, in every format."""
 
 import orjson
 import pytest

@@ -1,4 +1,4 @@
-"""Calls that one model made, in the prompt of another."""
+"""Tool calls of one model in the prompt of another."""
 
 import pytest
 

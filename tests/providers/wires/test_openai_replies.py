@@ -47,7 +47,7 @@ async def test_parallel_tool_calls_are_read(fake, stream: bool):
 
 
 def joined(calls: list[ToolCallDelta]) -> list[tuple[str, str]]:
-    """Put calls together, minding that each is introduced once."""
+    """Join deltas into calls; each call must have one name."""
     found: list[tuple[str, str]] = []
     for call in calls:
         if call.index == len(found):

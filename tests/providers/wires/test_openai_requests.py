@@ -213,8 +213,8 @@ async def test_result_of_text_parts_is_joined(fake):
 async def test_unsupported_media_is_named_in_the_result(fake, part, becomes):
     result = Message("tool", [part], tool_call_id="call_1")
     body = await sent(fake, messages=[Message("user", "Look"), CALLED, result])
-    (told,) = body["messages"][2:]
-    assert told["content"].startswith(becomes)
+    (message,) = body["messages"][2:]
+    assert message["content"].startswith(becomes)
 
 
 async def test_image_mime_type_is_normalised(fake):
