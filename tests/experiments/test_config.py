@@ -66,26 +66,31 @@ def test_valid_experiment_is_accepted(tmp_path, text):
         (experiment("strategy: split", "{agent: one, weight: -1}"), "E009", "weight"),
         (
             experiment("strategy: split", "{agent: one}, {agent: one}"),
-            *("E701", "lists the variant 'one' twice"),
+            "E701",
+            "lists the variant 'one' twice",
         ),
         (
             experiment("strategy: split, primary: one"),
-            *("E702", "'primary', which applies only to strategy 'shadow'"),
+            "E702",
+            "'primary', which applies only to strategy 'shadow'",
         ),
         (
             experiment("strategy: shadow, primary: one, epsilon: 0.1"),
-            *("E702", "'epsilon', which applies only to strategy 'bandit'"),
+            "E702",
+            "'epsilon', which applies only to strategy 'bandit'",
         ),
         (experiment("strategy: split, metric: quality.tone"), "E702", "'metric'"),
         (experiment("strategy: split, min_samples: 3"), "E702", "'min_samples'"),
         (experiment("strategy: shadow"), "E703", "one of its variants (one, two)"),
         (
             experiment("strategy: shadow, primary: onee"),
-            *("E703", "did you mean 'one'?"),
+            "E703",
+            "did you mean 'one'?",
         ),
         (
             experiment("strategy: shadow, primary: one, sampling_rate: 1.1"),
-            *("E009", "sampling_rate"),
+            "E009",
+            "sampling_rate",
         ),
         (experiment("strategy: bandit"), "E704", "set metric to"),
         (
@@ -95,52 +100,64 @@ def test_valid_experiment_is_accepted(tmp_path, text):
         ),
         (
             experiment("strategy: bandit, metric: quality.tone, epsilon: 1.5"),
-            *("E009", "epsilon"),
+            "E009",
+            "epsilon",
         ),
         (
             "experiments: [{name: one, strategy: split, variants: [{agent: two}]}]",
-            *("E711", "has the same name as an agent"),
+            "E711",
+            "has the same name as an agent",
         ),
         (
             experiment("strategy: split", "{agent: tow}"),
-            *("E712", "not under agents:; did you mean 'two'?"),
+            "E712",
+            "not under agents:; did you mean 'two'?",
         ),
         (
             experiment("strategy: split", "{agent: e}"),
-            *("E712", "is an experiment itself"),
+            "E712",
+            "is an experiment itself",
         ),
         (
             experiment("strategy: bandit, metric: qualty.tone"),
-            *("E713", "judge 'qualty' is not under judges:; did you mean 'quality'?"),
+            "E713",
+            "judge 'qualty' is not under judges:; did you mean 'quality'?",
         ),
         (
             experiment("strategy: bandit, metric: quality.taste"),
-            *("E713", "no criterion 'taste', only tone, facts"),
+            "E713",
+            "no criterion 'taste', only tone, facts",
         ),
         (
             experiment("strategy: bandit, metric: safety.harm"),
-            *("E714", "its variant 'one' is never scored; add 'safety'"),
+            "E714",
+            "its variant 'one' is never scored; add 'safety'",
         ),
         (
             experiment("strategy: split, stop_when: {metric: safety.harm}"),
-            *("E714", "variant 'one'"),
+            "E714",
+            "variant 'one'",
         ),
         (
             experiment("strategy: split, stop_when: {}"),
-            *("E715", "set stop_when.metric to one of quality.tone, quality.facts"),
+            "E715",
+            "set stop_when.metric to one of quality.tone, quality.facts",
         ),
         (
             experiment("strategy: split, stop_when: {}", "{agent: plain}"),
-            *("E715", "to the judges: of all its variants"),
+            "E715",
+            "to the judges: of all its variants",
         ),
         (
             experiment("strategy: split, stop_when: {confidence: 1}"),
-            *("E009", "confidence"),
+            "E009",
+            "confidence",
         ),
         (
             "experiments: [{name: e, strategy: split, variants: [{agent: one}]}, "
             "{name: e, strategy: split, variants: [{agent: two}]}]",
-            *("E009", "already has the name 'e'"),
+            "E009",
+            "already has the name 'e'",
         ),
     ],
 )

@@ -103,12 +103,20 @@ def test_split_shows_traffic_scores_and_winner(run, names):
     output = run(name).splitlines()
     assert output[0] == f"{name}: split, sticky by user"
     assert [part.strip() for part in columns(output[2])] == [
-        *("calm", "75 %", "3", "75 %", "0")
+        "calm",
+        "75 %",
+        "3",
+        "75 %",
+        "0",
     ]
     assert "quality.tone (deciding metric)" in output
     at = output.index("quality.tone (deciding metric)")
     assert [part.strip() for part in columns(output[at + 2])] == [
-        *("calm", "5", "3.40", "2.72 to 4.08", "under 0.1 %")
+        "calm",
+        "5",
+        "3.40",
+        "2.72 to 4.08",
+        "under 0.1 %",
     ]
     assert output[-1] == "Winner: keen, best with a probability of over 99.9 %"
 
@@ -133,7 +141,12 @@ def test_shadow_shows_its_shadow_runs(run, names):
     output = run(name).splitlines()
     assert "primary" in output[2]
     assert [part.strip() for part in columns(output[3])] == [
-        *("keen", "0 %", "0", "0 %", "2", "shadow of 50 % of turns")
+        "keen",
+        "0 %",
+        "0",
+        "0 %",
+        "2",
+        "shadow of 50 % of turns",
     ]
     assert output[-1].startswith("Several metrics")
 
@@ -192,7 +205,12 @@ def test_json_equals_the_text_output(run, names):
 def test_all_experiments_are_listed(run, names):
     head, *rows = run().splitlines()
     assert head.split() == [
-        *("experiment", "strategy", "variants", "turns", "metric", "result")
+        "experiment",
+        "strategy",
+        "variants",
+        "turns",
+        "metric",
+        "result",
     ]
     assert [row.split()[0] for row in rows] == list(names.values())
 

@@ -39,7 +39,9 @@ def test_judge_is_read():
     config = load(judged(names="[quality]"))
     judge = config.get(JUDGES)["quality"]
     assert (judge.sampling_rate, judge.timeout_seconds, judge.max_tokens) == (
-        *(1.0, 60.0, None),
+        1.0,
+        60.0,
+        None,
     )
     assert judge.rubrics == {"tone": "Tone."}
     assert config.get(AGENTS)["a"].judges == ("quality",)

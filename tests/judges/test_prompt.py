@@ -79,7 +79,12 @@ def test_instructions_from_users_and_tools_stay_quoted():
     earlier = [Message("user", ATTACK), Message("assistant", ATTACK)]
     messages = build_messages("Paris.", *messages, earlier=earlier)
     assert [line["role"] for line in quoted(messages)] == [
-        *("user", "assistant", "user", "assistant", "tool", "assistant")
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
     ]
     assert quoted(messages)[3]["text"] == '[calls look({"at": 1})]'
     starts = [line for line in messages[1].text.splitlines() if "quoted mat" in line]

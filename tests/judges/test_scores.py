@@ -29,7 +29,9 @@ def store_score(
     judged = JudgedReply(
         turn_id or new_turn_id(),
         more.get("user_id", UserId(uuid.uuid4())),
-        *(judge, agent, experiment),
+        judge,
+        agent,
+        experiment,
     )
     scores.store_scores(judged, {"tone": JudgeResult(value, "Because.")})
     return judged

@@ -279,7 +279,9 @@ def test_judges_have_their_own_rows(file):
     ]
     result = json.loads("\n".join(run(file, "--json")[0]))
     assert [(row["agent"], row["kind"]) for row in result["data"]] == [
-        *(("assistant", "turns"), ("writer", "judges"), ("writer", "turns"))
+        ("assistant", "turns"),
+        ("writer", "judges"),
+        ("writer", "turns"),
     ]
     assert result["total"]["judgements"] == 3
 

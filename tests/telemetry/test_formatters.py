@@ -245,7 +245,8 @@ def test_path_without_a_query_is_unchanged():
 def taken_over(monkeypatch) -> Iterator[Callable[[], list[dict[str, Any]]]]:
     """Install the hooks of a server process; yield a function that reads the log."""
     for module, name in (
-        *((sys, "excepthook"), (threading, "excepthook")),
+        (sys, "excepthook"),
+        (threading, "excepthook"),
         (sys, "unraisablehook"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name))

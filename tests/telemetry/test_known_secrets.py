@@ -39,8 +39,13 @@ memory:
   user_state: {embed_with: {provider: voyage, api_key: of-an-embedder-6}}
 """
 SECRETS = {
-    *("key-of-openai-1", "Bearer of-a-header-2", "of-a-header-2", "of-a-child-3"),
-    *("0123456789abcdef01234", "of-an-app-4", "of-an-embedder-6"),
+    "key-of-openai-1",
+    "Bearer of-a-header-2",
+    "of-a-header-2",
+    "of-a-child-3",
+    "0123456789abcdef01234",
+    "of-an-app-4",
+    "of-an-embedder-6",
 }
 """All but `mcp_consumer_secret`, of which only a digest is stored."""
 

@@ -44,7 +44,9 @@ def test_users_see_their_turns_and_no_shadow_runs(owner):
 def test_variant_is_shown_with_its_experiment():
     result = turn_serializers.serialize_summary(make_record(experiment="helper"))
     assert (result["agent"], result["experiment"], result["variant"]) == (
-        *("assistant", "helper", "assistant"),
+        "assistant",
+        "helper",
+        "assistant",
     )
     assert turn_serializers.serialize_summary(make_record())["variant"] is None
     line = next(terminal.turn_tree(make_record(experiment="helper", origin="shadow")))

@@ -70,13 +70,19 @@ def test_calls_are_numbered_by_start_time():
     turn = store_turn(*nested_calls())
     tools = ToolCallRow.objects.filter(turn=turn.turn_id).order_by("position")
     assert [(t.position, t.parent_position, t.depth, t.name) for t in tools] == [
-        *((1, None, 0, "add"), (2, None, 0, "ask_researcher")),
-        *((4, 2, 1, "ask_librarian"), (6, 2, 1, "search"), (8, None, 0, "slow")),
+        (1, None, 0, "add"),
+        (2, None, 0, "ask_researcher"),
+        (4, 2, 1, "ask_librarian"),
+        (6, 2, 1, "search"),
+        (8, None, 0, "slow"),
     ]
     models = ModelCallRow.objects.filter(turn=turn.turn_id).order_by("position")
     assert [(m.position, m.parent_position, m.agent) for m in models] == [
-        *((0, None, "assistant"), (3, 2, "researcher"), (5, 4, "librarian")),
-        *((7, 2, "researcher"), (9, None, "assistant")),
+        (0, None, "assistant"),
+        (3, 2, "researcher"),
+        (5, 4, "librarian"),
+        (7, 2, "researcher"),
+        (9, None, "assistant"),
     ]
     row = Turn.objects.get(pk=turn.turn_id)
     assert (row.model_calls, row.tool_calls) == (5, 5)
@@ -120,8 +126,10 @@ def test_turn_takes_one_insert_per_table():
         store_turn()
         store_turn(*nested_calls())
     assert [q["sql"].split()[2] for q in queries] == [
-        *("telemetry_turn", "telemetry_turn"),
-        *("telemetry_modelcall", "telemetry_toolcall"),
+        "telemetry_turn",
+        "telemetry_turn",
+        "telemetry_modelcall",
+        "telemetry_toolcall",
     ]
 
 

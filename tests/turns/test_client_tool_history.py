@@ -225,12 +225,14 @@ def test_unanswered_call_does_not_break_the_next_turn(server, fake, user, agent)
     call_tools(server, fake, f"{user}-silent", agent)
     post(server, body(user, "never mind", agent=agent))
     assert exchange(fake.requests[-1]) == [
-        *(("user", "what is 1+2?"), ("assistant", "Let me see.")),
+        ("user", "what is 1+2?"),
+        ("assistant", "Let me see."),
         ("user", "never mind"),
     ]
     post(server, body(f"{user}-silent", "never mind", agent=agent))
     assert exchange(fake.requests[-1]) == [
-        *(("user", "what is 1+2?"), ("user", "never mind"))
+        ("user", "what is 1+2?"),
+        ("user", "never mind"),
     ]
 
 
@@ -241,7 +243,8 @@ def test_one_of_two_calls_may_stay_unanswered(server, fake, user, agent):
     post(server, body(user, agent=agent, tools=[LOOK], messages=messages))
     two = calls[1]["id"]
     assert exchange(fake.requests[-1])[1:] == [
-        *(("call", two, {}), ("result", two, "a cat"))
+        ("call", two, {}),
+        ("result", two, "a cat"),
     ]
 
 
@@ -258,7 +261,9 @@ def test_exchange_in_progress_is_never_truncated(server, fake, user, agent, conf
     messages = results(calls, "r" * 5000)
     post(server, body(user, agent=agent, tools=[TOOL], messages=messages))
     assert [kind for kind, *_ in exchange(fake.requests[-1])] == [
-        *("user", "call", "result")
+        "user",
+        "call",
+        "result",
     ]
 
 
@@ -272,7 +277,9 @@ def test_tool_loop_may_be_incognito(server, fake, user, agent):
     messages = [user_message("hi"), answer, *results(calls, "3")]
     post(server, body(user, agent=agent, messages=messages, **hidden))
     assert [kind for kind, *_ in exchange(fake.requests[-1])] == [
-        *("user", "call", "result")
+        "user",
+        "call",
+        "result",
     ]
     assert not Thread.objects.filter(name=user).exists()
     assert stored(user) == []
@@ -292,7 +299,9 @@ def test_reasoning_tokens_do_not_displace_history(server, fake, user):
     post(server, body(user, "first", agent="claude"))
     post(server, body(user, "second", agent="claude"))
     assert [text for _, text in prompt(fake.requests[-1])][-3:] == [
-        *("first", "Yes.", "second")
+        "first",
+        "Yes.",
+        "second",
     ]
 
 

@@ -93,7 +93,8 @@ def test_threads_of_one_user_are_separate(client, fake, user):
     assert threads(user) == ["", "work"]
     assert [text for _, text, _ in stored(user)][::2] == ["at home"]
     assert [text for _, text, _ in stored(user, "work")][::2] == [
-        *("at work", "more work")
+        "at work",
+        "more work",
     ]
 
 
@@ -171,7 +172,11 @@ def test_client_history_replaces_the_stored_one(client, fake, user):
     assert sent_messages(fake.requests[-1]) == ["2+2", "4", "3+3"]
     ask(client, user, "and now?")
     assert sent_messages(fake.requests[-1]) == [
-        *("stored", "Hello from the fake.", "3+3", "Hello from the fake.", "and now?")
+        "stored",
+        "Hello from the fake.",
+        "3+3",
+        "Hello from the fake.",
+        "and now?",
     ]
 
 

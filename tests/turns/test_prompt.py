@@ -55,15 +55,19 @@ def test_answered_calls_are_kept():
     spoken = [user("a"), assistant(None, CALL, OTHER)]
     answers = [result("call_2"), result("call_1")]
     assert prompt.join(spoken, answers) == [
-        *(user("a"), assistant(None, CALL, OTHER)),
-        *(result("call_1"), result("call_2")),
+        user("a"),
+        assistant(None, CALL, OTHER),
+        result("call_1"),
+        result("call_2"),
     ]
 
 
 def test_unanswered_call_is_dropped():
     spoken = [user("a"), assistant("looking", CALL), user("never mind")]
     assert prompt.drop_malformed(spoken) == [
-        *(user("a"), assistant("looking"), user("never mind"))
+        user("a"),
+        assistant("looking"),
+        user("never mind"),
     ]
 
 
@@ -86,7 +90,8 @@ def test_only_the_answered_of_two_calls_is_kept():
 
 def test_result_without_its_call_is_dropped_from_history():
     assert prompt.drop_malformed([user("a"), result("gone"), user("b")]) == [
-        *(user("a"), user("b"))
+        user("a"),
+        user("b"),
     ]
 
 
@@ -120,8 +125,11 @@ CALLED = assistant(None, CALL, OTHER)
             [user("c"), assistant("d")],
             [result("call_2"), user("e")],
             [
-                *(user("c"), assistant("d")),
-                *(assistant(None, OTHER), result("call_2"), user("e")),
+                user("c"),
+                assistant("d"),
+                assistant(None, OTHER),
+                result("call_2"),
+                user("e"),
             ],
         ),
     ],

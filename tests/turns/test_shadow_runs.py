@@ -128,7 +128,10 @@ def test_shadow_run_uses_the_real_conversation(worker, client, fake, user):
         if body["model"] == "gpt-keen" and "Second?" in str(body)
     ]
     assert [m["content"] for m in shadow["messages"]] == [
-        *("Be keen.", "First?", "gpt-calm says so.", "Second?")
+        "Be keen.",
+        "First?",
+        "gpt-calm says so.",
+        "Second?",
     ]
 
 
@@ -222,7 +225,9 @@ def test_turn_waiting_for_its_client_is_not_shadowed(worker, client, fake, user)
     fake.call_tool("look", {})
     function = {"name": "look", "parameters": {"type": "object"}}
     completion = ask(
-        *(client, user, "First?"),
+        client,
+        user,
+        "First?",
         agent="trial",
         tools=[{"type": "function", "function": function}],
     )
@@ -325,7 +330,7 @@ def test_only_readonly_tools_are_called(worker, configure, client, fake, user):
     ]
     assert [
         ("Not available in a shadow run" in text) for text in dict.fromkeys(completion)
-    ] == [*(True, False)]
+    ] == [True, False]
     offered = {t["function"]["name"] for t in fake.bodies[1]["tools"]}
     assert {"buy", "price", "save_memory", "search_memory"} <= offered
 

@@ -34,7 +34,11 @@ class Tool:
 def test_tools_with_equal_names_get_distinct_names():
     tools = [Tool("add", target) for target in ("", "maths", "maths", "maths", "")]
     assert [tool.name for tool in make_names_unique(tools)] == [
-        *("add", "maths_add", "maths_add_2", "maths_add_3", "mcp_add")
+        "add",
+        "maths_add",
+        "maths_add_2",
+        "maths_add_3",
+        "mcp_add",
     ]
 
 
