@@ -89,7 +89,7 @@ class StarterRefused(Invalid):
 class FileChanged(Conflict):
     """The file has changed since you opened it. Reload it, then edit it again."""
 
-    code = "changed_meanwhile"
+    code = "edit_conflict"
 
 
 class FileUnwritable(Denied):
@@ -117,7 +117,7 @@ class EntryTaken(Conflict):
 class EntryChanged(Conflict):
     """The entry has changed since you opened it. Reload it, then edit it again."""
 
-    code = "changed_meanwhile"
+    code = "edit_conflict"
 
 
 class NothingToReset(Conflict):

@@ -39,7 +39,7 @@ class DatabaseCommand(ConfigCommand):
         except KeyboardInterrupt as exc:
             raise CommandError("interrupted", returncode=INTERRUPTED) from exc
 
-    def say(self, text: str) -> None:
+    def write_note(self, text: str) -> None:
         """Write a note to stderr, separate from the requested output."""
         # Without the red style of errors.
         self.stderr.write(text, str)

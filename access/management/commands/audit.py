@@ -58,6 +58,6 @@ class Command(DatabaseCommand):
         for entry in page:
             self.stdout.write(formatting.entry_line(entry))
         if not page:
-            self.say("no matching entries")
+            self.write_note("no matching entries")
         elif has_more:
-            self.say("there are more entries; raise --limit to list them")
+            self.write_note("there are more entries; raise --limit to list them")

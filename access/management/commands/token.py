@@ -56,9 +56,9 @@ class Command(DatabaseCommand):
             by=audit_events.terminal_actor(),
             now=now,
         )
-        self.say(f"created token {formatting.describe_token(row)}")
+        self.write_note(f"created token {formatting.describe_token(row)}")
         if config is not None and not are_tokens_required(config):
-            self.say(
+            self.write_note(
                 "/v1 does not require tokens yet: set 'auth: {proxy: {tokens: {}}}' in "
                 "the YAML"
             )
@@ -75,7 +75,7 @@ class Command(DatabaseCommand):
             self.stdout.write(formatting.token_line(token))
             is_empty = False
         if is_empty:
-            self.say("no tokens" if options["all"] else "no active tokens")
+            self.write_note("no tokens" if options["all"] else "no active tokens")
 
     def _revoke(self, options: dict[str, Any]) -> None:
         row, is_new = api_tokens.revoke(options["id"], by=audit_events.terminal_actor())
@@ -92,7 +92,9 @@ class Command(DatabaseCommand):
         try:
             return live.read_effective(self.config_path(options))
         except ConfigInvalid as exc:
-            self.say(f"the YAML is invalid, so agent names are not checked: {exc}")
+            self.write_note(
+                f"the YAML is invalid, so agent names are not checked: {exc}"
+            )
             return None
 
 

@@ -75,7 +75,7 @@ class Command(DatabaseCommand):
             for line in formatting.entry_lines(entry):
                 self.stdout.write(line)
         if not found:
-            self.say("there are no overrides; the YAML file applies unchanged")
+            self.write_note("there are no overrides; the YAML file applies unchanged")
 
     def _show(self, key: str, name: str) -> None:
         section = overridable_entries.get_section(key)

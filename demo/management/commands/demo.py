@@ -84,7 +84,7 @@ class Command(DatabaseCommand):
 
     def _report(self, count: int) -> None:
         if count % 1_000 == 0:
-            self.say(f"{count:,} users")
+            self.write_note(f"{count:,} users")
 
 
 OPTIONS = {

@@ -53,7 +53,9 @@ class Command(DatabaseCommand):
             )
             return
         if not reports:
-            self.say("no experiments are configured; add them under experiments:")
+            self.write_note(
+                "no experiments are configured; add them under experiments:"
+            )
             return
         lines = (
             comparison_formats.overview_lines(reports)

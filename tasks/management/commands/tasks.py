@@ -74,9 +74,9 @@ class Command(DatabaseCommand):
         for task in tasks:
             self.stdout.write(terminal.task_line(task))
         if not tasks:
-            self.say("no tasks found")
+            self.write_note("no tasks found")
         elif has_more:
-            self.say("there are more tasks: raise --limit to list them")
+            self.write_note("there are more tasks: raise --limit to list them")
 
     def _show(self, task: dict[str, Any], options: dict[str, Any]) -> None:
         if options["json"]:
@@ -129,7 +129,7 @@ class Command(DatabaseCommand):
         for line in [*terminal.count_lines(counts), *terminal.error_lines(errors)]:
             self.stdout.write(line)
         if not counts:
-            self.say("there are no tasks")
+            self.write_note("there are no tasks")
 
 
 def _declare_list(parser: ArgumentParser) -> None:

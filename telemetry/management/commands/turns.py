@@ -52,6 +52,6 @@ class Command(DatabaseCommand):
         for turn in page:
             self.stdout.write(terminal.turn_line(turn))
         if not page:
-            self.say("no recorded turn matches")
+            self.write_note("no recorded turn matches")
         elif has_more:
-            self.say("there are more turns; raise --limit to list them")
+            self.write_note("there are more turns; raise --limit to list them")

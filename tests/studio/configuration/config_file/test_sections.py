@@ -89,7 +89,7 @@ def test_empty_body_does_not_clear_a_section(script, yaml, text, path, content, 
     assert script.get("/admin/telemetry").json() == {}
 
 
-def test_file_changed_meanwhile_is_not_overwritten(script, yaml, text):
+def test_file_edit_conflict_is_not_overwritten(script, yaml, text):
     current = script.get("/admin/telemetry").headers["ETag"]
     yaml.write_text(text + "# by hand\n")
     for path, body in [

@@ -141,7 +141,7 @@ def test_outdated_version_is_refused(script):
     assert put(script, f"agents/bob?version={current}", newer).status_code == 200
     response = put(script, f"agents/bob?version={current}", NEW_AGENT)
     assert response.status_code == 409
-    assert response.json()["error"]["code"] == "changed_meanwhile"
+    assert response.json()["error"]["code"] == "edit_conflict"
     assert script.delete(f"/admin/agents/bob?version={current}").status_code == 409
     matched = {"If-Match": f'"{current}"'}
     assert script.delete("/admin/agents/bob", headers=matched).status_code == 409
