@@ -736,7 +736,7 @@ def test_incognito_exchange_may_continue_in_a_thread(client, fake, user):
 
 
 @pytest.mark.parametrize(
-    ("content", "result"),
+    ("content", "sent"),
     [
         ("", ""),
         ([{"type": "text", "text": "ra"}, {"type": "text", "text": "in"}], "rain"),
@@ -746,12 +746,12 @@ def test_incognito_exchange_may_continue_in_a_thread(client, fake, user):
 )
 @HELPERS
 def test_result_content_is_passed_on_unchanged(
-    client, fake, user, agent, content, result
+    client, fake, user, agent, content, sent
 ):
     fake.call_tool(*LISBON)
     message, _ = turn(client, user, [user_message("hi")], agent=agent)
     turn(client, user, [result(message.tool_calls[0], content)], agent=agent)
-    assert exchanges(fake.requests[1])[1] == (id_of(agent, 0), result)
+    assert exchanges(fake.requests[1])[1] == (id_of(agent, 0), sent)
 
 
 # Leaving.
