@@ -18,10 +18,12 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_subcommands(
-    parser: argparse.ArgumentParser,
+    parser: argparse.ArgumentParser, *, is_required: bool = True
 ) -> Callable[[str, str], argparse.ArgumentParser]:
     """Add subcommands; return a function that adds one by name and help text."""
-    subparsers = parser.add_subparsers(dest="what", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(
+        dest="what", metavar="COMMAND", required=is_required
+    )
 
     def add(name: str, what: str) -> argparse.ArgumentParser:
         subparser: argparse.ArgumentParser = subparsers.add_parser(

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from pydantic import ValidationError
@@ -65,10 +64,6 @@ class _Slice:
     data: Any
     written: Mapping[Location, str]
 
-    @cached_property
-    def schema(self) -> schema_paths.Schema:
-        return self.section.adapter.json_schema()
-
     def build_problem(self, group: list[LocatedError]) -> Problem:
         error = group[0]
         match error.details["type"]:
@@ -85,7 +80,7 @@ class _Slice:
     def boolean_problems(self) -> Iterator[Problem]:
         """Find booleans that would be converted to the numbers 1 or 0."""
         for steps, value in _find_booleans(self.data, ()):
-            kind = schema_paths.number_type(self.schema, steps)
+            kind = schema_paths.number_type(self.section.schema, steps)
             if kind is not None:
                 noun = (
                     error_messages.NUMBER
@@ -98,7 +93,7 @@ class _Slice:
                 yield Problem(location, message, errors.WRONG_VALUE)
 
     def _unknown_message(self, steps: Location) -> str:
-        known = schema_paths.fields_at(self.schema, steps[:-1])
+        known = schema_paths.fields_at(self.section.schema, steps[:-1])
         hint = did_you_mean(str(steps[-1]), known)
         if not hint and known:
             hint = f"; known fields: {', '.join(known)}"
@@ -138,7 +133,9 @@ class _Slice:
 
     def _is_secret(self, steps: Location) -> bool:
         words = {word for s in steps for word in re.split(r"[_-]", str(s).lower())}
-        return bool(words & SECRET_WORDS) or schema_paths.is_secret(self.schema, steps)
+        return bool(words & SECRET_WORDS) or schema_paths.is_secret(
+            self.section.schema, steps
+        )
 
     def _subject(self, steps: Location) -> str:
         """Return the subject of a sentence: `agent 'pm': 'max_turns'`."""

@@ -20,15 +20,7 @@ class Command(DatabaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        commands = parser.add_subparsers(dest="what", metavar="COMMAND")
-
-        def add(name: str, what: str) -> ArgumentParser:
-            subparser: ArgumentParser = commands.add_parser(
-                name, help=what, description=what, allow_abbrev=False
-            )
-            config_option.add_option(subparser)
-            return subparser
-
+        add = config_option.add_subcommands(parser, is_required=False)
         listing = add("list", "List all overrides (the default).")
         listing.add_argument("--json", action="store_true", help="Print JSON.")
         _add_entry_arguments(
