@@ -113,9 +113,9 @@ def test_second_run_continues(past, judge_model):
     assert "2 replies: 1 already judged" in output
     assert "1 judged, cost" in output
     assert past.scored == 2
-    asked = len(judge_model.requests)
+    request_count = len(judge_model.requests)
     assert "nothing to judge" in past.run("--yes")
-    assert len(judge_model.requests) == asked
+    assert len(judge_model.requests) == request_count
 
 
 def test_newest_replies_are_scored_first(past, judge_model):

@@ -53,10 +53,10 @@ def test_all_criteria_are_judged_in_one_call(
     ask(client, user, "The capital?", agent="judged")
     wait_for_task(worker, user_id)
     (request,) = judge_requests(fake)
-    (_, system), (_, asked) = prompt(request)
+    (_, system), (_, user_prompt) = prompt(request)
     assert "- accuracy: Factual accuracy.\n- tone: Politeness and tone." in system
-    assert '{"role":"user","text":"The capital?"}' in asked
-    assert '{"role":"assistant","text":"Paris."}' in asked
+    assert '{"role":"user","text":"The capital?"}' in user_prompt
+    assert '{"role":"assistant","text":"Paris."}' in user_prompt
     assert request.body["temperature"] == 0
     assert not request.body.get("stream")
 
@@ -171,9 +171,9 @@ def test_user_export_hides_judge_models(worker, judge, client, user, user_id):
         newest = max(tasks_of(user_id), key=lambda task: task.created_at)
         worker.check_queue()
         worker.wait_for_end(newest)
-    told = list(user_data._serialize_tasks(tasks_of(user_id)))
-    assert [task["state"] for task in told] == ["done", "errored"]
-    assert {(task["result"], task["error"]) for task in told} == {(None, None)}
+    payload = list(user_data._serialize_tasks(tasks_of(user_id)))
+    assert [task["state"] for task in payload] == ["done", "errored"]
+    assert {(task["result"], task["error"]) for task in payload} == {(None, None)}
 
 
 def test_judgement_has_lower_priority_than_user_tasks(
@@ -253,8 +253,8 @@ def test_refused_key_is_not_retried(worker, judge, client, user, user_id):
 
 
 def refusal(param: str | None = None) -> ScriptedAnswer:
-    told = {"error": {"message": "Unsupported.", "param": param}}
-    return ScriptedAnswer(status=400, raw=orjson.dumps(told))
+    payload = {"error": {"message": "Unsupported.", "param": param}}
+    return ScriptedAnswer(status=400, raw=orjson.dumps(payload))
 
 
 def optional_parameters(fake) -> list[set[str]]:

@@ -113,12 +113,14 @@ def test_system_messages_are_not_shown_to_judges():
 def test_long_text_is_truncated_in_the_middle():
     long = "a" * 100_000 + "end"
     earlier = [Message("user", long)] * 30
-    shown = judge_context.build_context(earlier, [Message("user", long)] * 80, long)
-    assert (len(shown.earlier), len(shown.turn)) == (12, 50)
-    for text in (shown.reply, shown.turn[0].text, shown.earlier[0].text):
+    context = judge_context.build_context(earlier, [Message("user", long)] * 80, long)
+    assert (len(context.earlier), len(context.turn)) == (12, 50)
+    for text in (context.reply, context.turn[0].text, context.earlier[0].text):
         assert text.endswith("end")
         assert " […] " in text
-    total = sum(len(message.text) for message in prompt.build_messages(RUBRICS, shown))
+    total = sum(
+        len(message.text) for message in prompt.build_messages(RUBRICS, context)
+    )
     assert total < 700_000
 
 
@@ -130,11 +132,11 @@ def test_images_are_named_and_not_shown():
 
 
 def test_judge_context_round_trips():
-    shown = judge_context.build_context(
+    context = judge_context.build_context(
         [Message("user", "a")], [Message("user", "b\0\ud800")], "c\ud800"
     )
-    payload = json.loads(json.dumps(shown.to_json()))
-    assert JudgeContext.from_json(payload) == shown
+    payload = json.loads(json.dumps(context.to_json()))
+    assert JudgeContext.from_json(payload) == context
 
 
 def test_schema_requires_exactly_the_criteria():

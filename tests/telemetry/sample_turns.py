@@ -72,9 +72,9 @@ def make_record(*calls: Call, **fields: Any) -> TurnRecord:
 
 def store_turn(*calls: Call, **fields: Any) -> TurnRecord:
     """Store a turn, and return its record."""
-    made = make_record(*calls, **fields)
-    turn_store.insert(made, SETTINGS)
-    return made
+    record = make_record(*calls, **fields)
+    turn_store.insert(record, SETTINGS)
+    return record
 
 
 def settings(**fields: Any) -> TelemetryConfig:

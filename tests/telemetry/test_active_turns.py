@@ -39,7 +39,7 @@ def test_turn_is_read_only_when_listed():
     turns = ActiveTurns()
 
     def read_turn():
-        raise AssertionError("nobody asked")
+        raise AssertionError("the turn was read")
 
     turns.register(TurnId(uuid.uuid4()), read_turn)
     assert turns.count() == 1

@@ -23,8 +23,8 @@ def owner() -> UserId:
 def client_call(call_id: str = "call_1", **fields):
     """Return a call of a client's tool."""
     given = {"kind": "client", "id": call_id, "result": None, "seconds": None}
-    begun = datetime.now(UTC) - SECOND
-    return tool_call("look", **{**given, "started_at": begun, **fields})
+    started_at = datetime.now(UTC) - SECOND
+    return tool_call("look", **{**given, "started_at": started_at, **fields})
 
 
 def store_turn_with_calls(owner, *calls, before: timedelta = timedelta(), **fields):
@@ -93,7 +93,7 @@ def test_only_the_latest_turns_accept_answers(owner):
         client_call("late"),
         before=client_tool_results.MAX_TURNS_SEARCHED * SECOND,
     )
-    kept = store_turn_with_calls(
+    recent = store_turn_with_calls(
         owner,
         client_call("kept"),
         before=(client_tool_results.MAX_TURNS_SEARCHED - 1) * SECOND,
@@ -101,7 +101,7 @@ def test_only_the_latest_turns_accept_answers(owner):
     for number in range(client_tool_results.MAX_TURNS_SEARCHED - 1):
         store_turn_with_calls(owner, tool_call(), before=number * SECOND)
     store_results(owner, {"late": "blue", "kept": "blue"})
-    assert (results_of(late), results_of(kept)) == ([None], ["blue"])
+    assert (results_of(late), results_of(recent)) == ([None], ["blue"])
 
 
 def test_turn_of_another_user_is_not_changed(owner):

@@ -60,9 +60,12 @@ def priced_call(model: str, cost: int | None, prompt: int = 10, reply: int = 1):
 
 def store_turn(*calls: Call, **fields: Any) -> None:
     """Store a turn with the usage and the cost of its calls."""
-    made = [*calls]
-    sums = {"usage": trace.total_usage(made), "cost_micro_usd": trace.total_cost(made)}
-    for call in trace.iter_model_calls(made):
+    recorded = [*calls]
+    sums = {
+        "usage": trace.total_usage(recorded),
+        "cost_micro_usd": trace.total_cost(recorded),
+    }
+    for call in trace.iter_model_calls(recorded):
         call.started_at = fields["started_at"]
     sample_turns.store_turn(*calls, **sums, **fields)
 
@@ -189,12 +192,12 @@ def test_failed_or_disabled_judge_expense_is_not_stored():
 def test_totals_use_covering_indexes(what):
     store_three_turns()
     store_expense(900)
-    with CaptureQueriesContext(connection) as seen:
+    with CaptureQueriesContext(connection) as queries:
         cost_totals.totals_by(what, THEN)
     # Days need two more, for the first and the last.
-    assert len(seen) == (6 if what == "day" else 2)
+    assert len(queries) == (6 if what == "day" else 2)
     if connection.vendor == "sqlite":
-        sums = [query["sql"] for query in seen if "sum(" in query["sql"].lower()]
+        sums = [query["sql"] for query in queries if "sum(" in query["sql"].lower()]
         result, judges = map(plan, sums)
         index = {"model": "calls_of_model", "provider": "calls_of_model"}
         index["user"] = "turn_of_user"

@@ -63,14 +63,14 @@ class Process:
     """The running turns of a process, its publisher, and the received updates."""
 
     def __init__(self, broker):
-        self.board = ActiveTurns()
-        self.reporter = LivePublisher(self.board, layer=lambda: broker)
+        self.active_turns = ActiveTurns()
+        self.publisher = LivePublisher(self.active_turns, layer=lambda: broker)
         self.frames = []
 
     def watch(self):
-        self.reporter.subscribe(self.frames.append)
+        self.publisher.subscribe(self.frames.append)
 
-    def heard(self):
+    def known_turns(self):
         """Return the turns that a viewer knows after all updates."""
         known = {}
         for frame in self.frames:
@@ -79,10 +79,10 @@ class Process:
                 of_process.clear()
             of_process.update(frame.turns)
         return {
-            key: told
+            key: turn_json
             for turns in known.values()
-            for key, told in turns.items()
-            if told is not None
+            for key, turn_json in turns.items()
+            if turn_json is not None
         }
 
 
@@ -95,7 +95,7 @@ async def processes(broker, count):
 
 @asynccontextmanager
 async def running(*made):
-    tasks = [asyncio.create_task(each.reporter.run()) for each in made]
+    tasks = [asyncio.create_task(each.publisher.run()) for each in made]
     try:
         yield
     finally:
@@ -113,16 +113,16 @@ async def until(condition):
 async def test_process_receives_updates_of_another():
     async with processes(Broker(), 2) as (web, worker):
         turn, later = make_turn(), make_turn()
-        worker.board.register(turn.turn_id, lambda: turn)
+        worker.active_turns.register(turn.turn_id, lambda: turn)
         web.watch()
-        await until(lambda: str(turn.turn_id) in web.heard())
-        worker.board.register(later.turn_id, lambda: later)
-        await until(lambda: str(later.turn_id) in web.heard())
-        worker.board.unregister(turn.turn_id)
-        await until(lambda: str(turn.turn_id) not in web.heard())
+        await until(lambda: str(turn.turn_id) in web.known_turns())
+        worker.active_turns.register(later.turn_id, lambda: later)
+        await until(lambda: str(later.turn_id) in web.known_turns())
+        worker.active_turns.unregister(turn.turn_id)
+        await until(lambda: str(turn.turn_id) not in web.known_turns())
         assert [frame.has_ended_turns for frame in web.frames].count(True) == 1
         assert not any(frame.has_changed_tasks for frame in web.frames)
-        worker.board.mark_tasks_changed()
+        worker.active_turns.mark_tasks_changed()
         await until(lambda: any(frame.has_changed_tasks for frame in web.frames))
 
 
@@ -130,20 +130,20 @@ async def test_nothing_is_sent_without_watchers(soon_forgotten):
     broker = Broker()
     async with processes(broker, 2) as (web, worker):
         turn = make_turn()
-        worker.board.register(turn.turn_id, lambda: turn)
+        worker.active_turns.register(turn.turn_id, lambda: turn)
         web.watch()
-        await until(lambda: web.heard())
-        web.reporter.unsubscribe(web.reporter._handlers[0])
-        await until(lambda: not worker.board.is_watched())
-        await until(lambda: not web.board.is_watched())
+        await until(lambda: web.known_turns())
+        web.publisher.unsubscribe(web.publisher._handlers[0])
+        await until(lambda: not worker.active_turns.is_watched())
+        await until(lambda: not web.active_turns.is_watched())
         before, looked = len(broker.sent), []
 
         def look():
             looked.append(turn)
             return turn
 
-        worker.board.unregister(turn.turn_id)
-        worker.board.register(turn.turn_id, look)
+        worker.active_turns.unregister(turn.turn_id)
+        worker.active_turns.register(turn.turn_id, look)
         await asyncio.sleep(reporters.WATCH_SECONDS)
         assert len(broker.sent) == before
         assert looked == []
@@ -152,12 +152,12 @@ async def test_nothing_is_sent_without_watchers(soon_forgotten):
 async def test_only_changes_and_heartbeats_are_sent():
     async with processes(Broker(), 2) as (web, worker):
         first, second = make_turn(), make_turn()
-        worker.board.register(first.turn_id, lambda: first)
+        worker.active_turns.register(first.turn_id, lambda: first)
         web.watch()
-        await until(lambda: web.heard())
+        await until(lambda: web.known_turns())
         both = {frame.process for frame in web.frames}
-        worker.board.register(second.turn_id, lambda: second)
-        await until(lambda: len(web.heard()) == 2)
+        worker.active_turns.register(second.turn_id, lambda: second)
+        await until(lambda: len(web.known_turns()) == 2)
         last = next(frame for frame in reversed(web.frames) if frame.turns)
         assert list(last.turns) == [str(second.turn_id)]
         assert not last.is_snapshot
@@ -168,12 +168,12 @@ async def test_only_changes_and_heartbeats_are_sent():
 async def test_late_watcher_receives_everything():
     async with processes(Broker(), 3) as (web, other, worker):
         turn = make_turn()
-        worker.board.register(turn.turn_id, lambda: turn)
+        worker.active_turns.register(turn.turn_id, lambda: turn)
         web.watch()
-        await until(lambda: web.heard())
+        await until(lambda: web.known_turns())
         other.watch()
-        await until(lambda: other.heard())
-        assert other.heard().keys() == {str(turn.turn_id)}
+        await until(lambda: other.known_turns())
+        assert other.known_turns().keys() == {str(turn.turn_id)}
 
 
 async def test_process_sees_its_own_turns_without_a_broker():
@@ -181,13 +181,13 @@ async def test_process_sees_its_own_turns_without_a_broker():
     broker.is_away = True
     async with processes(broker, 2) as (web, worker):
         mine, others = make_turn(), make_turn()
-        web.board.register(mine.turn_id, lambda: mine)
-        worker.board.register(others.turn_id, lambda: others)
+        web.active_turns.register(mine.turn_id, lambda: mine)
+        worker.active_turns.register(others.turn_id, lambda: others)
         web.watch()
-        await until(lambda: web.heard())
-        assert web.heard().keys() == {str(mine.turn_id)}
+        await until(lambda: web.known_turns())
+        assert web.known_turns().keys() == {str(mine.turn_id)}
         broker.is_away = False
-        await until(lambda: len(web.heard()) == 2)
+        await until(lambda: len(web.known_turns()) == 2)
 
 
 async def test_lost_updates_are_sent_once_the_broker_is_back():
@@ -197,12 +197,12 @@ async def test_lost_updates_are_sent_once_the_broker_is_back():
         await until(lambda: len({frame.process for frame in web.frames}) == 2)
         broker.is_away = True
         turn = make_turn()
-        worker.board.register(turn.turn_id, lambda: turn)
-        await until(lambda: str(turn.turn_id) in worker.reporter._sent_turns)
-        await until(lambda: web.reporter._is_down and worker.reporter._is_down)
+        worker.active_turns.register(turn.turn_id, lambda: turn)
+        await until(lambda: str(turn.turn_id) in worker.publisher._sent_turns)
+        await until(lambda: web.publisher._is_down and worker.publisher._is_down)
         broker.is_away = False
-        await until(lambda: web.heard())
-        assert [*web.heard()] == [str(turn.turn_id)]
+        await until(lambda: web.known_turns())
+        assert [*web.known_turns()] == [str(turn.turn_id)]
 
 
 class Flaky:
@@ -231,10 +231,10 @@ async def test_failed_update_is_sent_on_the_next_request():
         await until(lambda: len({frame.process for frame in web.frames}) == 2)
         turn = make_turn()
         flaky.loses = 1
-        worker.board.register(turn.turn_id, lambda: turn)
+        worker.active_turns.register(turn.turn_id, lambda: turn)
         await until(lambda: not flaky.loses)
-        await until(lambda: web.heard())
-        assert [*web.heard()] == [str(turn.turn_id)]
+        await until(lambda: web.known_turns())
+        assert [*web.known_turns()] == [str(turn.turn_id)]
 
 
 async def test_exception_in_one_turn_does_not_stop_the_publisher(caplog):
@@ -243,10 +243,10 @@ async def test_exception_in_one_turn_does_not_stop_the_publisher(caplog):
 
     async with processes(Broker(), 1) as (web,):
         turn_id, turn = TurnId(uuid.uuid4()), make_turn()
-        web.board.register(turn_id, broken)
+        web.active_turns.register(turn_id, broken)
         web.watch()
         await until(lambda: "a fault of ours" in caplog.text)
-        web.board.unregister(turn_id)
-        web.board.register(turn.turn_id, lambda: turn)
-        await until(lambda: web.heard())
-        assert [*web.heard()] == [str(turn.turn_id)]
+        web.active_turns.unregister(turn_id)
+        web.active_turns.register(turn.turn_id, lambda: turn)
+        await until(lambda: web.known_turns())
+        assert [*web.known_turns()] == [str(turn.turn_id)]

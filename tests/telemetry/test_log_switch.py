@@ -23,23 +23,23 @@ OFF = b"telemetry: {fmt: {enabled: false}}"
 
 
 @pytest.fixture
-def written() -> Iterator[StringIO]:
+def output() -> Iterator[StringIO]:
     """The output of the log handler in the settings."""
     configured = DictConfigurator(django_settings.LOGGING)
-    written = StringIO()
+    output = StringIO()
     logger = logging.getLogger("test.of.the.log")
     logger.propagate = False
-    handler = logging.StreamHandler(written)
-    made = configured.configure_filter(configured.config["filters"]["switch"])
+    handler = logging.StreamHandler(output)
+    switch = configured.configure_filter(configured.config["filters"]["switch"])
     assert configured.config["handlers"]["stderr"]["filters"] == ["switch"]
-    handler.addFilter(made)
+    handler.addFilter(switch)
     logger.addHandler(handler)
-    yield written
+    yield output
     logger.removeHandler(handler)
 
 
 @pytest.fixture
-def put() -> Iterator[Callable[[Config | None], None]]:
+def apply() -> Iterator[Callable[[Config | None], None]]:
     """Apply a configuration until the test ends."""
     before = live._current
     yield live.set_current
@@ -55,67 +55,67 @@ def say(level: int = logging.WARNING) -> None:
     logging.getLogger("test.of.the.log").log(level, "said")
 
 
-def test_log_is_on_by_default(written, put):
-    put(Config(Path("coulisse.yaml"), {}))
+def test_log_is_on_by_default(output, apply):
+    apply(Config(Path("coulisse.yaml"), {}))
     say()
-    assert written.getvalue() == "said\n"
+    assert output.getvalue() == "said\n"
 
 
-def test_log_is_switched_at_runtime(written, put):
-    put(config(enabled=False))
+def test_log_is_switched_at_runtime(output, apply):
+    apply(config(enabled=False))
     say(logging.ERROR)
-    assert written.getvalue() == ""
-    put(config(enabled=True))
+    assert output.getvalue() == ""
+    apply(config(enabled=True))
     say()
-    assert written.getvalue() == "said\n"
+    assert output.getvalue() == "said\n"
 
 
-def test_critical_messages_are_always_logged(written, put):
-    put(config(enabled=False))
+def test_critical_messages_are_always_logged(output, apply):
+    apply(config(enabled=False))
     say(logging.CRITICAL)
-    assert written.getvalue() == "said\n"
+    assert output.getvalue() == "said\n"
 
 
 @pytest.fixture
-def state(tmp_path, settings, put) -> Path:
+def state(tmp_path, settings, apply) -> Path:
     """The state directory of a process without a loaded configuration."""
     settings.COULISSE_STATE_DIR = tmp_path
-    put(None)
+    apply(None)
     return tmp_path
 
 
 @pytest.mark.usefixtures("state")
-def test_process_without_config_uses_the_last_valid_copy(written):
+def test_process_without_config_uses_the_last_valid_copy(output):
     last_valid_copy.write_copy(OFF)
     say()
-    assert written.getvalue() == ""
+    assert output.getvalue() == ""
     last_valid_copy.write_copy(b"telemetry: {fmt: {enabled: true}}")
     say()
-    assert written.getvalue() == "said\n"
+    assert output.getvalue() == "said\n"
 
 
 @pytest.mark.usefixtures("state")
-def test_early_errors_are_logged_despite_the_switch(written):
+def test_early_errors_are_logged_despite_the_switch(output):
     last_valid_copy.write_copy(OFF)
     say(logging.ERROR)
-    assert written.getvalue() == "said\n"
+    assert output.getvalue() == "said\n"
 
 
 @pytest.mark.usefixtures("state")
 @pytest.mark.parametrize("content", [None, b"", b"{", b"agents: []\nvars: {a: b}"])
-def test_log_is_on_without_a_readable_copy(written, content):
+def test_log_is_on_without_a_readable_copy(output, content):
     if content is not None:
         last_valid_copy.write_copy(content)
     say()
-    assert written.getvalue() == "said\n"
+    assert output.getvalue() == "said\n"
 
 
 @pytest.mark.usefixtures("state")
-def test_switch_may_be_an_environment_variable(written, monkeypatch):
+def test_switch_may_be_an_environment_variable(output, monkeypatch):
     monkeypatch.setenv("LOG", "false")
     last_valid_copy.write_copy(b"telemetry: {fmt: {enabled: '${LOG:-true}'}}")
     say()
-    assert written.getvalue() == ""
+    assert output.getvalue() == ""
 
 
 PROCESS = """

@@ -135,9 +135,9 @@ def test_summary_uses_a_covering_index():
 
 
 @pytest.mark.parametrize(
-    ("values", "half", "most"),
+    ("values", "p50", "p95"),
     [([1], 1, 1), ([1, 2], 1, 2), ([1, 2, 3], 2, 3), (list(range(1, 101)), 50, 95)],
 )
-def test_percentiles_are_existing_values(values, half, most):
-    assert recent_activity.percentile(values, 0.5) == half
-    assert recent_activity.percentile(values, 0.95) == most
+def test_percentiles_are_existing_values(values, p50, p95):
+    assert recent_activity.percentile(values, 0.5) == p50
+    assert recent_activity.percentile(values, 0.95) == p95

@@ -39,20 +39,20 @@ NOW = LONG_AGO + 30 * DAY
 
 
 @pytest.fixture
-def keep() -> Iterator[Callable[..., None]]:
+def configure() -> Iterator[Callable[..., None]]:
     """Apply telemetry settings."""
 
-    def keep(**fields) -> None:
+    def configure(**fields) -> None:
         telemetry = TelemetryConfig(sqlite=SqliteConfig(**fields))
         live.set_current(Config(Path("coulisse.yaml"), {"telemetry": telemetry}))
 
     before = live._current
-    keep()
-    yield keep
+    configure()
+    yield configure
     live.set_current(before)
 
 
-def put_old(count: int, *, by: timedelta = DAY) -> list[uuid.UUID]:
+def store_expired(count: int, *, by: timedelta = DAY) -> list[uuid.UUID]:
     """Store expired turns with calls."""
     return [
         store_turn(model_call(), tool_call(), started_at=LONG_AGO - by).turn_id
@@ -60,7 +60,7 @@ def put_old(count: int, *, by: timedelta = DAY) -> list[uuid.UUID]:
     ]
 
 
-@pytest.mark.usefixtures("keep")
+@pytest.mark.usefixtures("configure")
 def test_expired_turn_is_deleted_with_its_calls():
     turn = store_turn(*nested_calls(), started_at=LONG_AGO - DAY)
     assert retention.delete_expired(NOW) == 1
@@ -69,7 +69,7 @@ def test_expired_turn_is_deleted_with_its_calls():
         assert not table.objects.filter(turn=turn.turn_id).exists()
 
 
-@pytest.mark.usefixtures("keep")
+@pytest.mark.usefixtures("configure")
 def test_turn_is_kept_until_the_last_moment():
     turn = store_turn(started_at=LONG_AGO)
     assert retention.delete_expired(NOW) == 0
@@ -78,27 +78,27 @@ def test_turn_is_kept_until_the_last_moment():
     assert turn_store.load_record(turn.turn_id) is None
 
 
-def test_configured_retention_applies(keep):
-    [turn_id] = put_old(1)
+def test_configured_retention_applies(configure):
+    [turn_id] = store_expired(1)
     for days in (None, 32):
-        keep(keep_days=days)
+        configure(keep_days=days)
         assert retention.delete_expired(NOW) == 0
     assert Turn.objects.filter(pk=turn_id).exists()
-    keep(keep_days=31)
+    configure(keep_days=31)
     assert retention.delete_expired(NOW + DAY) == 1
 
 
-def test_disabled_telemetry_still_deletes_old_turns(keep):
-    put_old(1)
-    keep(enabled=False)
+def test_disabled_telemetry_still_deletes_old_turns(configure):
+    store_expired(1)
+    configure(enabled=False)
     assert retention.delete_expired(NOW) == 1
 
 
-@pytest.mark.usefixtures("keep")
+@pytest.mark.usefixtures("configure")
 def test_many_turns_are_deleted_in_batches(monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(retention, "BATCH_SIZE", 10)
-    put_old(25)
+    store_expired(25)
     with CaptureQueriesContext(connection) as queries:
         assert retention.delete_expired(NOW) == 25
     deletes = [q["sql"] for q in queries if q["sql"].startswith("DELETE")]
@@ -107,7 +107,7 @@ def test_many_turns_are_deleted_in_batches(monkeypatch, caplog):
     assert "deleted 25 turns older than 30 days" in caplog.text
 
 
-@pytest.mark.usefixtures("keep")
+@pytest.mark.usefixtures("configure")
 def test_judge_expenses_have_the_same_retention(monkeypatch):
     monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     for _ in range(4):
@@ -123,18 +123,18 @@ def test_judge_expenses_have_the_same_retention(monkeypatch):
     assert not rows.exists()
 
 
-@pytest.mark.usefixtures("keep")
+@pytest.mark.usefixtures("configure")
 def test_long_run_stops_and_the_next_continues(monkeypatch):
     monkeypatch.setattr(retention, "BATCH_SIZE", 10)
     monkeypatch.setattr(retention, "MAX_SECONDS", 0.0)
-    put_old(15)
+    store_expired(15)
     assert [retention.delete_expired(NOW) for _ in range(3)] == [10, 5, 0]
 
 
-@pytest.mark.usefixtures("keep")
+@pytest.mark.usefixtures("configure")
 def test_parallel_runs_delete_each_turn_once(monkeypatch):
     monkeypatch.setattr(retention, "BATCH_SIZE", 5)
-    put_old(40)
+    store_expired(40)
     barrier, counts = threading.Barrier(2), []
 
     def prune() -> None:
@@ -150,16 +150,16 @@ def test_parallel_runs_delete_each_turn_once(monkeypatch):
     assert sum(counts) + retention.delete_expired(NOW) == 40
 
 
-@pytest.mark.usefixtures("keep")
+@pytest.mark.usefixtures("configure")
 def test_turns_can_be_stored_during_deletion(monkeypatch):
     monkeypatch.setattr(retention, "BATCH_SIZE", 2)
-    put_old(40)
+    store_expired(40)
     owner, done = UserId(uuid.uuid4()), threading.Event()
-    kept: list[uuid.UUID] = []
+    stored: list[uuid.UUID] = []
 
     def speak() -> None:
         while not done.is_set():
-            kept.append(store_turn(*nested_calls(), user_id=owner).turn_id)
+            stored.append(store_turn(*nested_calls(), user_id=owner).turn_id)
         connection.close()
 
     speaker = threading.Thread(target=speak)
@@ -167,13 +167,13 @@ def test_turns_can_be_stored_during_deletion(monkeypatch):
     assert retention.delete_expired(NOW) == 40
     done.set()
     speaker.join()
-    assert Turn.objects.filter(user_id=owner).count() == len(kept)
+    assert Turn.objects.filter(user_id=owner).count() == len(stored)
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="the plan is SQLite's")
-@pytest.mark.usefixtures("keep")
+@pytest.mark.usefixtures("configure")
 def test_deletion_scans_no_table():
-    put_old(1)
+    store_expired(1)
     with CaptureQueriesContext(connection) as queries:
         retention.delete_expired(NOW)
     with connection.cursor() as cursor:
@@ -191,7 +191,7 @@ def test_job_is_scheduled_hourly():
     assert entry["schedule"] == 3600
 
 
-@pytest.mark.usefixtures("keep")
+@pytest.mark.usefixtures("configure")
 def test_job_uses_the_current_time():
     old = store_turn(started_at=LONG_AGO).turn_id
     new = store_turn(started_at=datetime.now(NOON.tzinfo)).turn_id

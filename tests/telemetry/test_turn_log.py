@@ -31,19 +31,19 @@ def test_turn_is_one_log_line(caplog):
 def test_log_line_has_the_token_and_omits_unknown_cost(caplog):
     caplog.set_level(logging.INFO)
     logs.log_turn(make_record(token_id=uuid.uuid4(), cost_micro_usd=None))
-    [told] = lines(caplog)
-    assert told.getMessage().endswith(
-        f"0 tool calls, token {told.fields['token_id'][:8]}"
+    [line] = lines(caplog)
+    assert line.getMessage().endswith(
+        f"0 tool calls, token {line.fields['token_id'][:8]}"
     )
-    assert "cost_micro_usd" not in told.fields
+    assert "cost_micro_usd" not in line.fields
 
 
 def test_json_log_fields_of_a_turn(caplog):
     caplog.set_level(logging.INFO)
     turn = make_record(*nested_calls())
     logs.log_turn(turn)
-    [told] = lines(caplog)
-    assert told.fields == {
+    [line] = lines(caplog)
+    assert line.fields == {
         "turn_id": str(turn.turn_id),
         "agent": "assistant",
         "outcome": "ok",

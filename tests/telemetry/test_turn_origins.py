@@ -32,10 +32,10 @@ def test_users_see_their_turns_and_no_shadow_runs(owner):
         origin: store_turn(user_id=owner, origin=origin).turn_id
         for origin in ("chat", "task", "smoke", "shadow")
     }
-    seen = {
+    visible = {
         origin for origin in turn_ids if turn_store.load_record(turn_ids[origin], owner)
     }
-    assert seen == {"chat", "task"}
+    assert visible == {"chat", "task"}
     listed, _ = turn_store.page_turns(user_id=owner, origins=turn_store.USER_ORIGINS)
     assert {turn.turn_id for turn in listed} == {turn_ids["chat"], turn_ids["task"]}
     assert turn_store.load_record(turn_ids["shadow"]) is not None

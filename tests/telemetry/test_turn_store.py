@@ -162,13 +162,15 @@ def test_any_text_can_be_stored(text):
         finish_reason=text,
     )
     found = read(turn)
-    kept = {"\ud83d\ude00": "😀", "🙂é": "🙂é"}.get(text)
-    kept = kept or text.translate(dict.fromkeys([0, 0xD800, 0xDC80], "\ufffd"))
+    expected = {"\ud83d\ude00": "😀", "🙂é": "🙂é"}.get(text)
+    expected = expected or text.translate(dict.fromkeys([0, 0xD800, 0xDC80], "\ufffd"))
     call = found.calls[0]
     assert isinstance(call, TracedToolCall)
-    assert {call.name, call.arguments, call.result, call.error, call.target} == {kept}
-    assert {found.user_message, found.error, found.agent, found.thread} == {kept}
-    assert {found.finish_reason, found.calls[1].finish_reason} == {kept}
+    assert {call.name, call.arguments, call.result, call.error, call.target} == {
+        expected
+    }
+    assert {found.user_message, found.error, found.agent, found.thread} == {expected}
+    assert {found.finish_reason, found.calls[1].finish_reason} == {expected}
 
 
 @pytest.mark.parametrize("unit", ["x", "é", "€", "🙂", "\ud800", "\0"])
