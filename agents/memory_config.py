@@ -24,7 +24,7 @@ STATE_FIELDS = {
 class AgentMemoryConfig(BaseModel):
     """An agent's overrides of `memory:`; unset fields keep the global value.
 
-    The embedder cannot be overridden: all agents share what is known about a user.
+    The embedder cannot be overridden: all agents share the facts about a user.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -88,7 +88,7 @@ class RoleImportance(BaseModel):
 
 
 class MemoryConfig(BaseModel):
-    """What is remembered besides conversations, which are always stored."""
+    """Settings of memory. Conversations are always stored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

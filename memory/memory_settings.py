@@ -31,7 +31,7 @@ class UserMemory:
 
     embedder: Embedder
     extraction_model: ExtractionModel | None
-    """None if no agent is given and no cheap model is known."""
+    """None if no agent is given and no provider has a cheap model."""
     user_state: UserState
     memory: MemoryConfig
 
@@ -91,7 +91,7 @@ def resolve_for_users(config: Config) -> UserMemory | None:
     """Return the memory for users: the global one, or that of the first agent with one.
 
     None if no agent remembers users. All agents share the embedder, because they share
-    what is known about a user. If each agent extracts with its own model, work for all
+    the facts about a user. If each agent extracts with its own model, work for all
     users uses the first agent's model.
     """
     candidates = (

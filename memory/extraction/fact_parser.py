@@ -145,7 +145,7 @@ class _FactValidator:
     def __init__(self, extraction_input: ExtractionInput, now: datetime) -> None:
         self._input = extraction_input
         self._now = now
-        # The text that the model has seen: it can quote nothing else.
+        # The text that the model received: it can quote nothing else.
         self._sources = [
             (
                 message,

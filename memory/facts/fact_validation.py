@@ -70,9 +70,9 @@ def _clean_content(content: object) -> str:
 
 
 def _clean_category(category: object) -> Category:
-    for known in get_args(Category):
-        if category == known:
-            return known  # type: ignore[no-any-return]
+    for allowed in get_args(Category):
+        if category == allowed:
+            return allowed  # type: ignore[no-any-return]
     names = ", ".join(get_args(Category))
     raise FactInvalid(
         f"'category' must be one of {names}, got {category!r:.60}", param="category"

@@ -1,4 +1,4 @@
-"""Facts as they were known, and valid, at a past time."""
+"""Facts as they were stored, and valid, at a past time."""
 
 import uuid
 from collections.abc import Mapping

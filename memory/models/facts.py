@@ -40,7 +40,7 @@ class FactSource(models.TextChoices):
 
 
 class Fact(models.Model):
-    """One thing known about one user."""
+    """One fact about one user."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user_id = models.UUIDField()

@@ -75,7 +75,7 @@ def with_saved_fact(event: AuditEvent) -> Callable[[list[SaveResult]], AuditEven
 
 
 def dedup_threshold() -> float:
-    """Return the similarity from which a new fact is compared with a known one."""
+    """Return the similarity from which a new fact is compared with a stored one."""
     users = memory_settings.resolve_for_users(live.current())
     state = UserState() if users is None else users.user_state
     return state.dedup_threshold

@@ -24,7 +24,7 @@ UserCursor = tuple[datetime, UUID]
 
 @dataclass(frozen=True, slots=True)
 class UserActivity:
-    """A user known to the server."""
+    """A user of the server."""
 
     user_id: UserId
     active_at: datetime
@@ -48,8 +48,8 @@ class UserFilter:
     @property
     def condition(self) -> Q:
         """Return the condition for a row's user."""
-        among = Q(user_id__in=self.users)
-        return among | Q(user_id__range=self.ids) if self.ids else among
+        condition = Q(user_id__in=self.users)
+        return condition | Q(user_id__range=self.ids) if self.ids else condition
 
 
 ALL_USERS = Q()
@@ -80,8 +80,10 @@ def _with_threads(
     # With the bare column, SQLite would read the threads in index order, by random
     # access.
     rows = Thread.objects.filter(condition).values(user=Coalesce("user_id", "user_id"))
-    counted = rows.annotate(at=Max("updated_at"), count=Count("id"), said=Sum("length"))
-    return _activities(counted, after, most, "count", "said")
+    totals = rows.annotate(
+        at=Max("updated_at"), count=Count("id"), message_count=Sum("length")
+    )
+    return _activities(totals, after, most, "count", "message_count")
 
 
 def _with_facts_only(
@@ -134,7 +136,7 @@ def get_details(user_id: UserId) -> UserDetails:
         first=Min("created_at"),
         last=Max("updated_at"),
         count=Count("id"),
-        said=Sum("length"),
+        message_count=Sum("length"),
     )
     owner = Owner.objects.filter(user_id=user_id).first()
     first_fact_at = None if owner is None else owner.created_at
@@ -143,7 +145,7 @@ def get_details(user_id: UserId) -> UserDetails:
         last_seen_at=threads["last"] or first_fact_at,
         time_zone="" if owner is None else owner.time_zone,
         threads=threads["count"],
-        messages=threads["said"] or 0,
+        messages=threads["message_count"] or 0,
         facts=count_facts_by_status([user_id])[user_id],
     )
 

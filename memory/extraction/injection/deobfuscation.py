@@ -34,9 +34,9 @@ def possible_readings(text: str) -> tuple[str, ...]:
 
     Line breaks are kept. Duplicate readings are removed.
     """
-    seen = strip_formatting(text)
-    latin = _replace_lookalikes(seen)
-    found = [seen, latin, _join_spaced_letters(seen), _join_spaced_letters(latin)]
+    visible = strip_formatting(text)
+    latin = _replace_lookalikes(visible)
+    found = [visible, latin, _join_spaced_letters(visible), _join_spaced_letters(latin)]
     if not text.isascii():
         found.append(_replace_lookalikes(strip_formatting(ZERO_WIDTH.sub(" ", text))))
     return tuple(dict.fromkeys(found))
@@ -94,10 +94,10 @@ def _lookalikes() -> dict[int, str]:
     would load all 10,000 entries into memory; 1,500 are needed.
     """
     file = resources.files("confusable_homoglyphs") / "confusables.json"
-    known = orjson.loads(file.read_bytes())
+    confusables = orjson.loads(file.read_bytes())
     return _small_capitals() | {
         ord(character): _letter(character, other["c"])
-        for character, others in known.items()
+        for character, others in confusables.items()
         for other in others
         if len(character) == 1 and not character.isascii()
         if other["c"].isascii() and other["c"].isalpha()

@@ -140,12 +140,12 @@ def _drop_duplicates(messages: Iterable[FoundMessage]) -> list[FoundMessage]:
 
 def _newest_summaries(thread_id: int, max_tokens: int) -> list[str]:
     """Return the newest summaries that fit, oldest first."""
-    kept: list[str] = []
+    summaries: list[str] = []
     rows = Summary.objects.filter(thread_id=thread_id).order_by("-first_position")
-    most = max(max_tokens, 0) // MIN_SUMMARY_TOKENS
-    for text, size in rows.values_list("text", "tokens")[:most]:
+    max_count = max(max_tokens, 0) // MIN_SUMMARY_TOKENS
+    for text, size in rows.values_list("text", "tokens")[:max_count]:
         max_tokens -= size
         if max_tokens < 0:
             break
-        kept.insert(0, text)
-    return kept
+        summaries.insert(0, text)
+    return summaries

@@ -191,17 +191,17 @@ def _compact(corpus: LargeCorpus) -> LargeCorpus:
         MIN_MERGED, count // DEAD_SHARE
     ):
         return corpus
-    kept = corpus.alive
-    numbers = np.where(kept, np.cumsum(kept) - 1, -1)
+    alive = corpus.alive
+    numbers = np.where(alive, np.cumsum(alive) - 1, -1)
     whole = inverted_index.merge_postings(
         corpus.merged_postings, corpus.recent_postings
     )
     return LargeCorpus(
-        corpus.ids[kept],
-        corpus.places[kept],
-        corpus.questions[kept],
-        corpus.lengths[kept],
-        corpus.alive[kept],
+        corpus.ids[alive],
+        corpus.places[alive],
+        corpus.questions[alive],
+        corpus.lengths[alive],
+        corpus.alive[alive],
         inverted_index.renumber(whole, numbers),
         NO_POSTINGS,
         count - dead,
@@ -235,15 +235,17 @@ def _build_blocks(
     for number, vector in enumerate(vectors):
         if vector is not None:
             space = embedders[number], len(vector) // FLOAT32.itemsize
-            numbers, kept = found.setdefault(space, ([], []))
+            numbers, vectors_of_space = found.setdefault(space, ([], []))
             numbers.append(number)
-            kept.append(vector)
+            vectors_of_space.append(vector)
     return {
         space: VectorBlock(
             np.array(numbers, np.int64),
-            np.frombuffer(b"".join(kept), FLOAT32).reshape(len(numbers), space[1]),
+            np.frombuffer(b"".join(vectors_of_space), FLOAT32).reshape(
+                len(numbers), space[1]
+            ),
         )
-        for space, (numbers, kept) in found.items()
+        for space, (numbers, vectors_of_space) in found.items()
     }
 
 

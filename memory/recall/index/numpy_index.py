@@ -140,6 +140,6 @@ def _keep_best(scores: Scores, mask: Mask | None) -> Scores:
     if len(scores) <= RETRIEVAL_DEPTH or np.count_nonzero(scores) <= RETRIEVAL_DEPTH:
         return scores
     best = np.argpartition(scores, -RETRIEVAL_DEPTH)[-RETRIEVAL_DEPTH:]
-    kept = np.zeros_like(scores)
-    kept[best] = scores[best]
-    return kept
+    best_scores = np.zeros_like(scores)
+    best_scores[best] = scores[best]
+    return best_scores

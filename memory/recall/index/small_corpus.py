@@ -145,13 +145,13 @@ class SmallCorpus:
     def _best_by_id(self, scores: SparseScores, excluded: set[int]) -> SparseScores:
         """Return the best scores of a retriever, by id."""
         rows = self.rows
-        kept = {
+        by_id = {
             rows[number][0]: s for number, s in scores.items() if number not in excluded
         }
-        if len(kept) <= RETRIEVAL_DEPTH:
-            return kept
+        if len(by_id) <= RETRIEVAL_DEPTH:
+            return by_id
         return dict(
-            heapq.nlargest(RETRIEVAL_DEPTH, kept.items(), key=lambda pair: pair[1])
+            heapq.nlargest(RETRIEVAL_DEPTH, by_id.items(), key=lambda pair: pair[1])
         )
 
 
@@ -184,8 +184,8 @@ def append_rows(corpus: SmallCorpus, rows: Sequence[PassageRow]) -> SmallCorpus:
 
 def keep_only(corpus: SmallCorpus, ids: Sequence[int]) -> SmallCorpus:
     """Return a corpus with only these ids."""
-    kept = set(ids)
-    return build_corpus([row for row in corpus.rows if row[0] in kept])
+    kept_ids = set(ids)
+    return build_corpus([row for row in corpus.rows if row[0] in kept_ids])
 
 
 def _count_terms(row: PassageRow) -> TermCounts:

@@ -217,7 +217,7 @@ def _write_summary(
 def _store_summary(summary: Summary, now: datetime) -> bool:
     """Store a summary and mark its messages; False if another was stored first."""
     with transaction.atomic():
-        # Also False if the user was erased meanwhile: the thread is gone.
+        # Also False if the user was erased meanwhile, with the thread.
         is_next = Thread.objects.filter(
             pk=summary.thread_id,
             user_id=summary.user_id,
