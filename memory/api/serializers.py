@@ -105,7 +105,7 @@ def _search_settings(prepared: PreparedQuery) -> dict[str, Any]:
     return {
         "fusion": query.fusion,
         "embedder": query.embedded.embedder if query.embedded else None,
-        "floor": query.similarity_threshold,
+        "similarity_threshold": query.similarity_threshold,
         "weights": {
             "facts": asdict(fusion.FACT_WEIGHTS),
             "messages": asdict(fusion.MESSAGE_WEIGHTS),
