@@ -57,7 +57,7 @@ def press(page: Any, name: str) -> None:
 def opened(window: Window, path: str) -> Any:
     """Open a page, and pass its menu."""
     page = window.open(path)
-    press(page, "Skip the menu")
+    press(page, "Skip to content")
     return page
 
 
@@ -112,9 +112,9 @@ def test_token_can_be_created_and_copied_by_keyboard(window: Window) -> None:
     page.keyboard.type("cloakroom")
     press(page, "Create token")
     secret = page.locator("#secret").inner_text()
-    # As over plain HTTP: there is no clipboard but what is marked.
+    # Over plain HTTP there is no clipboard API.
     page.evaluate("Object.defineProperty(navigator, 'clipboard', {})")
-    press(page, "Skip the menu")
+    press(page, "Skip to content")
     press(page, "Copy")
     page.wait_for_function("document.activeElement.textContent === 'Copied'")
     assert page.evaluate("getSelection().toString()") == secret
@@ -125,8 +125,8 @@ def test_user_can_be_erased_by_keyboard(window: Window, stage: Theatre) -> None:
     page = opened(window, f"/admin/users/{user['id']}")
     press(page, "Erase…")
     page.locator("table", has_text="Rows").wait_for()
-    press(page, "Skip the menu")
-    press(page, "Erase for good")
+    press(page, "Skip to content")
+    press(page, "Erase permanently")
     window.said("rased")
     assert user["id"] not in [each["id"] for each in stage.get("/admin/users")["data"]]
 

@@ -57,7 +57,7 @@ def test_list_shows_its_main_columns_on_a_phone(
 def test_menu_can_be_skipped_by_keyboard(window: Window) -> None:
     page = window.open("/admin/agents")
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "skip"
+    assert page.evaluate("document.activeElement.className") == "skip-link"
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('main') !== null")
@@ -84,5 +84,5 @@ def test_colour_scheme_can_be_chosen_by_keyboard(window: Window) -> None:
     page.keyboard.press("Enter")
     page.wait_for_function("looking.isDark()")
     page.keyboard.press("Escape")
-    page.wait_for_function("document.activeElement.className === 'menu-who'")
+    page.wait_for_function("document.activeElement.className === 'menu-account'")
     assert looking.is_dark(page)

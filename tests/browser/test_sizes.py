@@ -16,7 +16,10 @@ def test_whole_menu_fits_a_window_of_800_pixels(window: Window) -> None:
 
 
 def test_run_marks_are_large_enough_to_click(window: Window) -> None:
-    for path, mark in [("/admin/smoke", "a.mark"), ("/admin/triggers", ".live-runs a")]:
+    for path, mark in [
+        ("/admin/smoke", "a.mark"),
+        ("/admin/triggers", ".trigger-runs a"),
+    ]:
         box = window.open(path).locator(mark).first.bounding_box()
         assert min(box["width"], box["height"]) >= 24, path
 
