@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 from django import template
 
-from studio.templatetags.studio import NO_VALUE, duration, usd
+from studio.templatetags.studio import NO_VALUE, duration
 
 register = template.Library()
 
@@ -57,12 +57,6 @@ def status_label(status: str) -> str:
 def seconds(value: float | None) -> str:
     """Format the duration of a call; None means that it was cancelled."""
     return "cancelled" if value is None else duration(value * 1000)
-
-
-@register.filter
-def dollars(amount: float | None) -> str:
-    """Return dollars in the format of `usd`, which takes millionths."""
-    return usd(None if amount is None else round(amount * 1_000_000))
 
 
 @register.filter

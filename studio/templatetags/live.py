@@ -9,7 +9,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from studio.templatetags.studio import duration, usd
+from studio.templatetags.studio import seconds
 
 register = template.Library()
 
@@ -53,21 +53,9 @@ def elapsed_since(instant: str) -> str:
 
 
 @register.filter
-def seconds(number: float | None) -> str:
-    """Format a duration."""
-    return duration(None if number is None else number * 1000)
-
-
-@register.filter
 def task_colour(state: str | None) -> str:
     """Return the colour of a task's state."""
     return TASK_COLOURS.get(state or "", "")
-
-
-@register.filter
-def dollars(number: float) -> str:
-    """Format dollars in the format of micro-dollars."""
-    return usd(round(number * 1_000_000))
 
 
 @register.simple_tag

@@ -60,6 +60,12 @@ def usd(micro: int | None) -> str:
 
 
 @register.filter
+def dollars(amount: float | None) -> str:
+    """Format dollars in the format of `usd`."""
+    return usd(None if amount is None else round(amount * 1_000_000))
+
+
+@register.filter
 def count(number: int | None) -> str:
     """Format an integer with separators."""
     return NO_VALUE if number is None else f"{number:,}".replace(",", "\u202f")

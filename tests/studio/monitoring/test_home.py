@@ -16,7 +16,7 @@ from config.sections import Problem, RejectedOverride
 from core.events import Usage
 from memory.models import ExtractionJob, Thread
 from studio.monitoring import alerts, home
-from studio.templatetags import studio as words
+from studio.templatetags import studio as studio_filters
 from tasks.models import Task
 from telemetry.models import Turn
 from telemetry.statistics import recent_activity
@@ -96,10 +96,15 @@ def test_unknown_prices_are_shown_once():
 
 @pytest.mark.parametrize(
     ("number", "data"),
-    [(None, words.NO_VALUE), (999, "999"), (1_645, "1\u202f645"), (12_300, "12.3k")],
+    [
+        (None, studio_filters.NO_VALUE),
+        (999, "999"),
+        (1_645, "1\u202f645"),
+        (12_300, "12.3k"),
+    ],
 )
 def test_large_numbers_are_shortened(number, data):
-    assert words.short(number) == data
+    assert studio_filters.short(number) == data
 
 
 def test_texts_are_escaped(browser):
