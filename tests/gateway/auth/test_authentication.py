@@ -17,7 +17,7 @@ from tests.access.actors import ADA
 from tests.conftest import CONFIG
 from tests.gateway import mcp_calls
 from tests.gateway.calls import PATH, basic, bearer, body
-from tests.gateway.openai.test_errors import without_database
+from tests.gateway.openai.test_failures import without_database
 
 pytestmark = pytest.mark.database
 

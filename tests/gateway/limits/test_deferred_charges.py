@@ -10,7 +10,7 @@ from database.errors import DatabaseDown
 from telemetry.models import Turn
 from tests.gateway.calls import stored, until
 from tests.gateway.limits.test_budgets import COST, aside, ask, meter, mint, url
-from tests.gateway.openai.test_errors import without_database
+from tests.gateway.openai.test_failures import without_database
 from turns.budget import reservations
 from turns.lifecycle import deferred_charges, turn_transaction
 
