@@ -184,7 +184,7 @@ def page_context(activity: ActivitySummary) -> dict[str, Any]:
         "p50_ms": _to_milliseconds(activity.p50_seconds),
         "p95_ms": _to_milliseconds(activity.p95_seconds),
         "charts": bar_charts.hourly_charts(activity.hours),
-        "is_fresh": not activity.turns and not turn_store.has_turns(),
+        "has_no_turns": not activity.turns and not turn_store.has_turns(),
         "first_agent": next(iter(routing.list_names(live.current())), ""),
     }
 

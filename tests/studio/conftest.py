@@ -1,4 +1,4 @@
-"""Ways into the studio: as a script, as a browser, as a viewer."""
+"""Clients of the studio: scripts, a browser, a viewer and an operator."""
 
 import re
 
@@ -21,7 +21,7 @@ auth:
 
 
 class Browser:
-    """What a browser sends: it wants pages, and says where its forms come from."""
+    """Sends requests like a browser: for pages, with the origin of its forms."""
 
     def __init__(self, url: str, auth=None) -> None:
         headers = {
@@ -37,7 +37,7 @@ class Browser:
         return self.http.get(path)
 
     def submit(self, path: str, fields: dict, *, of: str | None = None):
-        """Send the form on a page, as it stands there."""
+        """Send the form of a page with its CSRF token."""
         page = self.http.get(of or path).text
         token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
         assert token, f"no form on {of or path}"
@@ -50,14 +50,14 @@ class Browser:
 
 @pytest.fixture
 def script(server):
-    """A script on this machine, which is an operator."""
+    """A script on this machine, with the operator role."""
     with httpx2.Client(base_url=server, timeout=60, verify=False) as http:
         yield http
 
 
 @pytest.fixture
 def browser(server):
-    """A browser on this machine, whose person is an operator."""
+    """A browser on this machine, with the operator role."""
     browser = Browser(server)
     yield browser
     browser.http.close()
@@ -65,7 +65,7 @@ def browser(server):
 
 @pytest.fixture
 def viewer(running, configure):
-    """A script whose person may only look."""
+    """A script with the viewer role."""
     configure(TWO_PEOPLE)
     roles.set_role(accounts.get_or_create_user("vera"), roles.Role.VIEWER)
     with httpx2.Client(
@@ -76,7 +76,7 @@ def viewer(running, configure):
 
 @pytest.fixture
 def operator(running, viewer):
-    """A script whose person may change things, beside the viewer."""
+    """A script with the operator role, in the configuration of the viewer."""
     with httpx2.Client(
         base_url=running, timeout=60, verify=False, auth=("olga", "operates-it-all")
     ) as http:

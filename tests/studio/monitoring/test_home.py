@@ -154,7 +154,7 @@ def test_empty_home_page_shows_first_steps(configure, rf):
     configure(CONFIG)
     Turn.objects.all()._raw_delete("default")
     shown = home.page_context(recent_activity.summarize_since(SINCE, NOW))
-    assert shown["is_fresh"]
+    assert shown["has_no_turns"]
     assert shown["first_agent"] == "assistant"
     request = rf.get("/admin/", HTTP_HOST="localhost:8421")
     data = loader.render_to_string(
@@ -164,7 +164,7 @@ def test_empty_home_page_shows_first_steps(configure, rf):
     assert "/admin/playground?agent=assistant" in data
     turn()
     assert not home.page_context(recent_activity.summarize_since(SINCE, NOW))[
-        "is_fresh"
+        "has_no_turns"
     ]
 
 
