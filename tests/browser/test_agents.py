@@ -26,7 +26,7 @@ def preamble_of_last(stage: Theatre) -> str:
     asked = [
         body["messages"][0]["content"]
         for body in stage.fake.bodies
-        # What is learnt from it afterwards quotes it.
+        # A fact extracted from it later quotes it.
         if body["messages"][-1]["content"] == "Where do we sit?"
     ]
     return asked[-1]

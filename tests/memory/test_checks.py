@@ -24,14 +24,16 @@ from providers.embeddings.base import Embedder
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 
-def concerns(embedder: str, learner: ExtractionModel | None = None) -> dict[str, str]:
-    plan = UserMemory(Embedder(embedder, 3, 0.2), learner, UserState(), MemoryConfig())
-    return dict(checks.find_alerts(plan))
+def find_alerts(embedder: str, model: ExtractionModel | None = None) -> dict[str, str]:
+    user_memory = UserMemory(
+        Embedder(embedder, 3, 0.2), model, UserState(), MemoryConfig()
+    )
+    return dict(checks.find_alerts(user_memory))
 
 
 def test_hash_embedder_raises_w401():
-    assert "coulisse.W401" in concerns("hash:1024")
-    assert "coulisse.W401" not in concerns("local:minilm-int8:384")
+    assert "coulisse.W401" in find_alerts("hash:1024")
+    assert "coulisse.W401" not in find_alerts("local:minilm-int8:384")
 
 
 @pytest.mark.parametrize(
@@ -43,11 +45,9 @@ def test_hash_embedder_raises_w401():
     ],
 )
 def test_too_small_extraction_model_raises_w404(fields: dict[str, str], is_one: bool):
-    learner = ExtractionModel(
-        "p", ProviderConfig.model_validate(fields), "smollm2-135m"
-    )
-    assert ("coulisse.W404" in concerns("x", learner)) is is_one
-    assert "coulisse.W404" not in concerns("x")
+    model = ExtractionModel("p", ProviderConfig.model_validate(fields), "smollm2-135m")
+    assert ("coulisse.W404" in find_alerts("x", model)) is is_one
+    assert "coulisse.W404" not in find_alerts("x")
 
 
 def test_vectors_of_another_embedder_raise_w402():
@@ -58,7 +58,7 @@ def test_vectors_of_another_embedder_raise_w402():
     )
     assert (
         "vectors of an embedder other than theirs"
-        in concerns("theirs")["coulisse.W402"]
+        in find_alerts("theirs")["coulisse.W402"]
     )
 
 
@@ -71,7 +71,7 @@ def test_turns_with_failed_extraction_raise_w403():
     job = ExtractionJob.objects.get(user_id=user)
     assert job.due_at <= datetime.now(UTC)
     ExtractionJob.objects.filter(pk=job.pk).update(state="failed")
-    assert "Fact extraction failed" in concerns("x")["coulisse.W403"]
+    assert "Fact extraction failed" in find_alerts("x")["coulisse.W403"]
     job.delete()
 
 
@@ -82,9 +82,9 @@ def test_turns_waiting_without_worker_raise_w405():
         user, "", new_turn_id(), entries, extraction=ExtractionRequest("assistant")
     )
     job = ExtractionJob.objects.get(user_id=user)
-    before = concerns("x").get("coulisse.W405", "")
+    before = find_alerts("x").get("coulisse.W405", "")
     ExtractionJob.objects.filter(pk=job.pk).update(
         due_at=datetime(2026, 1, 1, tzinfo=UTC)
     )
-    assert concerns("x")["coulisse.W405"] != before
+    assert find_alerts("x")["coulisse.W405"] != before
     job.delete()

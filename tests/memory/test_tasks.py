@@ -63,7 +63,7 @@ def empty() -> None:
 
 
 @pytest.fixture
-def woken(monkeypatch) -> list[int]:
+def notifications(monkeypatch) -> list[int]:
     calls: list[int] = []
     monkeypatch.setattr(notifier, "notify", lambda: calls.append(1))
     return calls
@@ -75,7 +75,7 @@ def owner():
 
 
 @pytest.fixture
-def config(fake, tmp_path, woken):
+def config(fake, tmp_path, notifications):
     def put(text: str = CONFIG, **more: str):
         return load_config(fake, tmp_path / "coulisse.yaml", text, **more)
 
@@ -113,12 +113,12 @@ def test_consolidate_task_stores_a_receipt(config, fake, owner):
     assert ConsolidationRun.objects.get().summaries == 1
 
 
-def test_sweep_notifies_a_worker_of_waiting_jobs(config, woken, owner):
+def test_sweep_notifies_a_worker_of_waiting_jobs(config, notifications, owner):
     tasks.sweep()
-    assert woken == []
+    assert notifications == []
     add_turn(owner, "hello", "hi")
     tasks.sweep()
-    assert woken == [1]
+    assert notifications == [1]
 
 
 def test_sweep_fails_job_that_kills_its_workers(config, owner):
@@ -152,7 +152,7 @@ def test_sweep_drops_unconfirmed_erasure_requests(config, owner):
 
 
 def test_failing_sweep_step_does_not_stop_the_others(
-    config, owner, monkeypatch, woken, caplog
+    config, owner, monkeypatch, notifications, caplog
 ):
     def broken(*args):
         raise RuntimeError("odd")
@@ -163,7 +163,7 @@ def test_failing_sweep_step_does_not_stop_the_others(
     )
     add_turn(owner, "hello", "hi")
     tasks.run_sweep(NOW)
-    assert woken == [1]
+    assert notifications == [1]
     assert not PendingErasure.objects.exists()
     (record,) = caplog.records
     assert "facts expired" in record.getMessage()

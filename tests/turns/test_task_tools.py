@@ -186,8 +186,8 @@ def test_dispatched_task_has_its_own_thread(
     apart = stored.exclude(thread__name="").order_by("position")
     assert [row.text for row in apart] == ["Find out.", "Found."]
     assert apart[0].thread.name == f"task-{task.pk}"
-    learnt = ExtractionJob.objects.filter(user_id=identity.derive_user_id(user))
-    assert [job.thread.name for job in learnt] == [""]
+    jobs = ExtractionJob.objects.filter(user_id=identity.derive_user_id(user))
+    assert [job.thread.name for job in jobs] == [""]
 
 
 def test_nested_dispatch_is_limited(

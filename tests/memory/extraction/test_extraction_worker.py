@@ -309,25 +309,25 @@ def test_zero_fact_limit_calls_no_model_but_indexes_messages(config, fake, owner
 
 
 def test_due_jobs_run_and_another_worker_is_notified(config, fake, owner, monkeypatch):
-    woken = []
-    monkeypatch.setattr(notifier, "notify", lambda: woken.append(1))
+    notifications = []
+    monkeypatch.setattr(notifier, "notify", lambda: notifications.append(1))
     for number in range(3):
         add_turn(new_user(), f"hello {number}", "ok")
     fake.default = ScriptedAnswer(('{"facts": []}',))
     assert extraction_worker.run_due_jobs(60) == 3
-    assert len(woken) == 2
+    assert len(notifications) == 2
     assert job_queue.count_by_state()["done"] == 3
 
 
 def test_worker_stops_when_its_time_limit_is_reached(config, fake, monkeypatch):
-    woken = []
-    monkeypatch.setattr(notifier, "notify", lambda: woken.append(1))
+    notifications = []
+    monkeypatch.setattr(notifier, "notify", lambda: notifications.append(1))
     for number in range(3):
         add_turn(new_user(), f"hello {number}", "ok")
     fake.default = ScriptedAnswer(('{"facts": []}',))
     assert extraction_worker.run_due_jobs(0) == 1
     assert job_queue.count_by_state()["due"] == 2
-    assert woken
+    assert notifications
 
 
 def test_unexpected_error_fails_one_job_and_the_next_runs(

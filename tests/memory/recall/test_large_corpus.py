@@ -33,20 +33,20 @@ def row(
 
 
 def scores(
-    held: large_corpus.LargeCorpus, words: list[str]
+    corpus: large_corpus.LargeCorpus, words: list[str]
 ) -> dict[int, tuple[float, ...]]:
     """The scores by id, of what is alive."""
-    hits = relevance_scores.find_terms(held, term_encoding.hash_terms(words))
+    hits = relevance_scores.find_terms(corpus, term_encoding.hash_terms(words))
     asked = Embedded("a", np.array([1, 0.5, 0, 0], np.float32))
     legs = [
-        relevance_scores.cosine_similarities(held, asked),
-        relevance_scores.bm25_scores(held, hits),
-        relevance_scores.window_bm25_scores(held, hits),
+        relevance_scores.cosine_similarities(corpus, asked),
+        relevance_scores.bm25_scores(corpus, hits),
+        relevance_scores.window_bm25_scores(corpus, hits),
     ]
     return {
         int(number): tuple(round(float(leg[place]), 4) for leg in legs)
-        for place, number in enumerate(held.ids)
-        if held.alive[place]
+        for place, number in enumerate(corpus.ids)
+        if corpus.alive[place]
     }
 
 
@@ -68,10 +68,10 @@ def bm25(texts: list[list[str]], words: list[str]) -> list[float]:
 
 @given(st.lists(WORDINESS, min_size=1, max_size=12))
 def test_terms_are_weighted_by_bm25(texts):
-    held = large_corpus.build_corpus(
+    corpus = large_corpus.build_corpus(
         [row(n, words, n) for n, words in enumerate(texts)]
     )
-    found = scores(held, WORDS[:3])
+    found = scores(corpus, WORDS[:3])
     assert [found[n][1] for n in range(len(texts))] == pytest.approx(
         bm25(texts, WORDS[:3]), abs=1e-3
     )
@@ -80,10 +80,10 @@ def test_terms_are_weighted_by_bm25(texts):
 @given(st.lists(WORDINESS, min_size=1, max_size=12))
 def test_message_window_includes_its_neighbours(texts):
     windows = [list(chain(*texts[max(n - 1, 0) : n + 2])) for n in range(len(texts))]
-    held = large_corpus.build_corpus(
+    corpus = large_corpus.build_corpus(
         [row(n, words, n) for n, words in enumerate(texts)]
     )
-    found = scores(held, WORDS[:3])
+    found = scores(corpus, WORDS[:3])
     assert [found[n][2] for n in range(len(texts))] == pytest.approx(
         bm25(windows, WORDS[:3]), abs=1e-3
     )
@@ -117,32 +117,32 @@ def test_incrementally_built_corpus_equals_full_build(texts, sizes, removed, mer
     rows = [row(n, words, n, "ab"[n % 3 == 2]) for n, words in enumerate(texts)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(large_corpus, "MIN_MERGED", merged)
-        held = large_corpus.EMPTY
+        corpus = large_corpus.EMPTY
         waiting = list(rows)
         for size in [*sizes, len(rows)]:
             some, waiting = waiting[:size], waiting[size:]
             if some:
-                held = large_corpus.append_rows(held, some)
+                corpus = large_corpus.append_rows(corpus, some)
         left = np.array([n for n in range(len(rows)) if n not in removed], np.int64)
-        held = large_corpus.keep_only(held, left)
+        corpus = large_corpus.keep_only(corpus, left)
         again = row(100, ["cat", "sea"], len(rows))
-        held = large_corpus.append_rows(held, [again])
+        corpus = large_corpus.append_rows(corpus, [again])
     whole = large_corpus.build_corpus([rows[n] for n in left] + [again])
-    assert scores(held, WORDS) == scores(whole, WORDS)
+    assert scores(corpus, WORDS) == scores(whole, WORDS)
 
 
 def test_vectors_of_other_embedders_are_ignored():
-    held = large_corpus.build_corpus([row(0, ["cat"]), row(4, ["cat"], embedder="b")])
-    assert scores(held, ["cat"])[0][0] == 1
-    assert scores(held, ["cat"])[4][0] == 0
+    corpus = large_corpus.build_corpus([row(0, ["cat"]), row(4, ["cat"], embedder="b")])
+    assert scores(corpus, ["cat"])[0][0] == 1
+    assert scores(corpus, ["cat"])[4][0] == 0
 
 
 def test_rarest_terms_of_a_long_query_count(monkeypatch):
     monkeypatch.setattr(relevance_scores, "MAX_TERMS", 1)
-    held = large_corpus.build_corpus(
+    corpus = large_corpus.build_corpus(
         [row(n, ["cat"]) for n in range(3)] + [row(3, ["sea", "cat"])]
     )
-    found = scores(held, ["oak", "cat", "sea", "sun"])
+    found = scores(corpus, ["oak", "cat", "sea", "sun"])
     assert [found[n][1] > 0 for n in range(4)] == [False, False, False, True]
 
 

@@ -35,13 +35,13 @@ def vector(number: int) -> bytes:
     return one.tobytes()
 
 
-def found(held, question: ParsedQuery, weights, how) -> list[tuple[int, float]]:
+def found(corpus, question: ParsedQuery, weights, how) -> list[tuple[int, float]]:
     """Return the ranking, whoever holds the passages."""
-    if isinstance(held, small_corpus.SmallCorpus):
-        legs = held.find(question)
+    if isinstance(corpus, small_corpus.SmallCorpus):
+        legs = corpus.find(question)
     else:
         windows = weights is fusion.MESSAGE_WEIGHTS
-        legs = numpy_index._score_passages(held, question, None, windows=windows)
+        legs = numpy_index._score_passages(corpus, question, None, windows=windows)
     ranking = fusion.fuse(legs, weights, how)
     return [
         (ranking.id_at(rank), *told(ranking.score_at(rank)))
@@ -109,15 +109,15 @@ def test_previous_corpus_is_unchanged_by_an_append():
 
 
 def test_excluded_rows_are_not_found():
-    held = small_corpus.build_corpus(rows([(["sea"], False), (["sea"], False)]))
-    legs = held.find(ParsedQuery(["sea"], ASKED, 0.0), lambda row: row[0] == 1)
+    corpus = small_corpus.build_corpus(rows([(["sea"], False), (["sea"], False)]))
+    legs = corpus.find(ParsedQuery(["sea"], ASKED, 0.0), lambda row: row[0] == 1)
     assert set(legs.terms) == {3}
     assert 1 not in legs.similarity
 
 
 def test_each_retriever_returns_its_best_100():
-    held = small_corpus.build_corpus(
+    corpus = small_corpus.build_corpus(
         rows([(["sea"], False)] * small_corpus.MAX_PASSAGES)
     )
-    legs = held.find(ParsedQuery(["sea"], ASKED, 0.0))
+    legs = corpus.find(ParsedQuery(["sea"], ASKED, 0.0))
     assert len(legs.terms) == 100

@@ -95,9 +95,9 @@ def test_cap_limits_the_cache_but_not_the_result(owner, cap):
     say(owner, *map(str, range(80)))
     for _ in range(2):
         assert texts(owner, cap=cap) == [str(i) for i in range(80)]
-    held = message_cache.MESSAGE_CACHE.get((owner, ""))
-    assert held is not None
-    assert len(held.messages) == cap
+    cached = message_cache.MESSAGE_CACHE.get((owner, ""))
+    assert cached is not None
+    assert len(cached.messages) == cap
 
 
 def test_recent_messages_respect_the_limit(owner):
@@ -117,7 +117,7 @@ def test_recent_messages_stop_where_summaries_begin(owner):
     assert texts(owner) == [str(i) for i in range(60, 80)]
 
 
-def held(text: str) -> CachedThread:
+def cached(text: str) -> CachedThread:
     return CachedThread(1, 1, (CachedMessage(0, 1, len(text), Message("user", text)),))
 
 
@@ -125,9 +125,9 @@ def test_cache_evicts_least_recently_used_thread():
     memory = MessageCache(max_bytes=3 * (1000 + message_cache.ROW_BYTES))
     users = [UserId(uuid.uuid4()) for _ in range(4)]
     for user in users[:3]:
-        memory.put((user, ""), held("x" * 1000))
+        memory.put((user, ""), cached("x" * 1000))
     memory.get((users[0], ""))
-    memory.put((users[3], ""), held("x" * 1000))
+    memory.put((users[3], ""), cached("x" * 1000))
     assert [memory.get((user, "")) is not None for user in users] == [
         *(True, False, True, True)
     ]
@@ -135,7 +135,7 @@ def test_cache_evicts_least_recently_used_thread():
 
 def test_too_large_thread_is_not_cached():
     memory = MessageCache(max_bytes=100)
-    memory.put((UserId(uuid.uuid4()), ""), held("x" * 1000))
+    memory.put((UserId(uuid.uuid4()), ""), cached("x" * 1000))
     assert memory._bytes == 0
 
 
@@ -143,7 +143,7 @@ def test_cache_forgets_all_threads_of_a_user():
     memory = MessageCache()
     one, other = UserId(uuid.uuid4()), UserId(uuid.uuid4())
     for key in ((one, ""), (one, "work"), (other, "")):
-        memory.put(key, held("x"))
+        memory.put(key, cached("x"))
     memory.drop_user(one)
     assert memory.get((one, "work")) is None
     assert memory.get((other, "")) is not None

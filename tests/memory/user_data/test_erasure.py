@@ -230,7 +230,7 @@ def erase_in_thread(user_id: UserId) -> None:
     connection.close()
 
 
-# Lessons.
+# Extraction jobs.
 
 
 @pytest.fixture

@@ -274,8 +274,11 @@ def test_scores_feedback_and_extracted_facts_are_shown_with_reply(
     # From the first of their messages.
     fact = sample_user.store_fact(alice, "Likes plums")
     user, reply = read(script, alice)["data"]
-    (learnt,) = user["extracted_facts"]
-    assert (learnt["id"], learnt["content"]) == (f"mem_{fact.id.hex}", "Likes plums")
+    (extracted,) = user["extracted_facts"]
+    assert (extracted["id"], extracted["content"]) == (
+        f"mem_{fact.id.hex}",
+        "Likes plums",
+    )
     (score,) = reply["scores"]
     assert (score["value"], score["reasoning"]) == (8, "It is kind.")
     assert (reply["feedback"]["thumb"], reply["feedback"]["comment"]) == (
