@@ -110,7 +110,7 @@ class EmbedderKind(ABC):
 
 
 def resolve_threshold(embed_with: EmbedderConfig, default: float) -> float:
-    """Return `embed_with.floor`, or the default of the kind."""
+    """Return `embed_with.similarity_threshold`, or the default of the kind."""
     return (
         default
         if embed_with.similarity_threshold is None

@@ -29,8 +29,12 @@ class Command(DatabaseCommand):
             help="Only this action, such as token.create; token matches all of its "
             "actions.",
         )
-        parser.add_argument("--actor", help="Only actors that contain this text.")
-        parser.add_argument("--target", help="Only targets that contain this text.")
+        parser.add_argument(
+            "--actor", help="Only changes whose actor contains this text."
+        )
+        parser.add_argument(
+            "--target", help="Only changes whose target contains this text."
+        )
         parser.add_argument(
             "--limit",
             type=int,
