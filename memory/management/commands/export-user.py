@@ -11,7 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 from access.audit import audit_events, audit_log
 from access.audit.audit_events import AuditEvent
 from access.management.user_command import UserCommand
-from memory.user_data import export
+from memory.user_data import erasure, export
 
 
 class Command(UserCommand):
@@ -30,6 +30,7 @@ class Command(UserCommand):
 
     def handle(self, **options: Any) -> None:
         user_id = self.user_id(options)
+        is_empty = not any(erasure.count_rows(user_id).values())
         chunks = export.iter_chunks(user_id)
         if options["output"] is None:
             for chunk in chunks:
@@ -37,6 +38,8 @@ class Command(UserCommand):
             self._print(b"\n")
         else:
             write_file(Path(options["output"]), chunks)
+        if is_empty:
+            self.write_note(f"no data of user {options['user']}")
         audit_log.write(
             AuditEvent("user.export", audit_events.terminal_actor(), str(user_id))
         )

@@ -68,6 +68,19 @@ def test_export_accepts_a_user_uuid(owner):
     assert json.loads(run("export-user", owner.hex))["memories"]
 
 
+def test_export_of_unknown_user_says_so_beside_the_document(name):
+    notes = StringIO()
+    told = json.loads(run("export-user", name, stderr=notes))
+    assert told["memories"] == told["threads"] == []
+    assert notes.getvalue() == f"no data of user {name}\n"
+
+
+def test_export_of_known_user_has_no_note(name, owner):
+    notes = StringIO()
+    assert run("export-user", name, stderr=notes)
+    assert notes.getvalue() == ""
+
+
 def test_export_is_utf_8_on_any_terminal(name):
     owner = identity.derive_user_id(name)
     store_user_data(owner, "ünï 中文")
