@@ -292,8 +292,8 @@ class ServerTool:
 
     async def _call(self, arguments: Mapping[str, Any]) -> ToolResult:
         async with self.pool.session(self.server_target) as session:
-            answer = await session.call(self.server_name, arguments)
-        return result_conversion.convert_result(answer, self.target)
+            result = await session.call(self.server_name, arguments)
+        return result_conversion.convert_result(result, self.target)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,24 +52,24 @@ class ConfigFile:
         """The parsed data, placeholders as written; raises `ConfigInvalid` likewise."""
         return secret_masks.masked_data(self._document)
 
-    def has_entry(self, place: KeyPath) -> bool:
+    def has_entry(self, key_path: KeyPath) -> bool:
         """Return whether the file has a value at the path."""
-        return key_paths.find_entry(self._document, place) is not None
+        return key_paths.find_entry(self._document, key_path) is not None
 
-    def text_at(self, place: KeyPath) -> str:
+    def text_at(self, key_path: KeyPath) -> str:
         """Return the text at the path, dedented to the first column; "" if there is
         none.
         """
-        return content_patch.masked_text(self._document, place)
+        return content_patch.masked_text(self._document, key_path)
 
-    def data_at(self, place: KeyPath) -> Any:
+    def data_at(self, key_path: KeyPath) -> Any:
         """Return the data at the path; None if there is none."""
-        location = key_paths.to_location(self._document, place)
+        location = key_paths.to_location(self._document, key_path)
         return None if location is None else secret_masks.value_at(self.data, location)
 
-    def line_of(self, place: KeyPath) -> tuple[int, int] | None:
+    def line_of(self, key_path: KeyPath) -> tuple[int, int] | None:
         """Return the first line of `text_at`, and how many columns are dedented."""
-        entry = key_paths.find_entry(self._document, place)
+        entry = key_paths.find_entry(self._document, key_path)
         return (
             text_edits.entry_text_start(self._document.source_map, entry)
             if entry

@@ -34,34 +34,34 @@ def placement_error(message: str, code: str = errors.MISPLACED) -> ConfigInvalid
     return ConfigInvalid([Problem((), message, code)])
 
 
-def put_text(doc: Document, place: KeyPath, text: str) -> bytes:
+def put_text(doc: Document, key_path: KeyPath, text: str) -> bytes:
     """Return the content with a text at a path; an empty text clears the value."""
-    entry = key_paths.find_entry(doc, place)
-    if entry is not None and _is_unchanged(doc, place, text):
+    entry = key_paths.find_entry(doc, key_path)
+    if entry is not None and _is_unchanged(doc, key_path, text):
         return doc.content
     if text.strip() in EMPTY_TEXTS:
-        return doc.content if entry is None else remove_entry(doc, place)
-    new = _parse_fragment(text, place)
+        return doc.content if entry is None else remove_entry(doc, key_path)
+    new = _parse_fragment(text, key_path)
     try:
         if entry is not None:
             edits = text_edits.replace_value(doc.source_map, entry, new)
         else:
-            edits = _insertion_edits(doc, place, new)
+            edits = _insertion_edits(doc, key_path, new)
         content = doc.encode_text(text_edits.apply_edits(doc.text, edits))
     except PatchError as exc:
-        raise placement_error(f"'{'.'.join(place)}': {exc}") from exc
-    _check_isolated(doc, place, content, new)
+        raise placement_error(f"'{'.'.join(key_path)}': {exc}") from exc
+    _check_isolated(doc, key_path, content, new)
     return secret_restoration.restore_content(content, doc, doc.file)
 
 
-def _is_unchanged(doc: Document, place: KeyPath, text: str) -> bool:
+def _is_unchanged(doc: Document, key_path: KeyPath, text: str) -> bool:
     submitted = text.replace("\r\n", "\n").rstrip()
-    return masked_text(doc, place).rstrip() == submitted
+    return masked_text(doc, key_path).rstrip() == submitted
 
 
-def masked_text(doc: Document, place: KeyPath) -> str:
+def masked_text(doc: Document, key_path: KeyPath) -> str:
     """Return the text at a path with its secrets masked; "" if there is none."""
-    entry = key_paths.find_entry(doc, place)
+    entry = key_paths.find_entry(doc, key_path)
     if entry is None:
         return ""
     return text_edits.entry_text(
@@ -69,9 +69,9 @@ def masked_text(doc: Document, place: KeyPath) -> str:
     )
 
 
-def _parse_fragment(text: str, place: KeyPath) -> text_edits.Fragment:
+def _parse_fragment(text: str, key_path: KeyPath) -> text_edits.Fragment:
     """Return a text as a value; raises `ConfigInvalid` with the text's line numbers."""
-    name = ".".join(place)
+    name = ".".join(key_path)
     try:
         return text_edits.parse_fragment(text)
     except PatchError as exc:
@@ -87,57 +87,59 @@ def _parse_fragment(text: str, place: KeyPath) -> text_edits.Fragment:
 
 
 def _insertion_edits(
-    doc: Document, place: KeyPath, new: text_edits.Fragment
+    doc: Document, key_path: KeyPath, new: text_edits.Fragment
 ) -> list[Edit]:
     parent = doc.source_map.root
-    if len(place) > 1:
-        above = key_paths.find_entry(doc, place[:-1])
+    if len(key_path) > 1:
+        above = key_paths.find_entry(doc, key_path[:-1])
         if above is None:
-            entry = text_edits.render_entry(place[-1], new)
-            return _insertion_edits(doc, place[:-1], text_edits.parse_fragment(entry))
+            entry = text_edits.render_entry(key_path[-1], new)
+            return _insertion_edits(
+                doc, key_path[:-1], text_edits.parse_fragment(entry)
+            )
         parent = doc.resolve_alias(above)
-    name = None if parent.value.kind == "list" else place[-1]
+    name = None if parent.value.kind == "list" else key_path[-1]
     return text_edits.insert_entry(doc.source_map, parent, name, new)
 
 
-def remove_entry(doc: Document, place: KeyPath) -> bytes:
-    entry = key_paths.find_entry(doc, place)
+def remove_entry(doc: Document, key_path: KeyPath) -> bytes:
+    entry = key_paths.find_entry(doc, key_path)
     if entry is None:
-        raise EntryUnknown(f"'{place[-1]}' does not exist under {place[0]}:")
+        raise EntryUnknown(f"'{key_path[-1]}' does not exist under {key_path[0]}:")
     try:
         text = text_edits.apply_edits(
             doc.text, text_edits.remove_entry(doc.source_map, entry)
         )
     except PatchError as exc:
-        raise placement_error(f"'{'.'.join(place)}': {exc}") from exc
+        raise placement_error(f"'{'.'.join(key_path)}': {exc}") from exc
     content = doc.encode_text(text)
     after = document.parse_document(content, doc.file)
-    if key_paths.siblings_by_level(doc, place) != key_paths.siblings_by_level(
-        after, place
+    if key_paths.siblings_by_level(doc, key_path) != key_paths.siblings_by_level(
+        after, key_path
     ):
         raise placement_error(
-            f"'{'.'.join(place)}' comes from an anchor (&name) that is also used "
+            f"'{'.'.join(key_path)}' comes from an anchor (&name) that is also used "
             "elsewhere; edit the whole file"
         )
     return content
 
 
 def _check_isolated(
-    doc: Document, place: KeyPath, content: bytes, new: text_edits.Fragment
+    doc: Document, key_path: KeyPath, content: bytes, new: text_edits.Fragment
 ) -> None:
     """Refuse a text whose meaning changes here, or that changes other values."""
     after = document.parse_document(content, doc.file)
-    if key_paths.siblings_by_level(doc, place) != key_paths.siblings_by_level(
-        after, place
+    if key_paths.siblings_by_level(doc, key_path) != key_paths.siblings_by_level(
+        after, key_path
     ):
         raise placement_error(
-            f"'{place[0]}': this text would change other values of the file; check its "
-            "indentation and anchors"
+            f"'{key_path[0]}': this text would change other values of the file; "
+            "check its indentation and anchors"
         )
-    entry = key_paths.find_entry(after, place)
+    entry = key_paths.find_entry(after, key_path)
     if entry is None or entry.value.canonical_value != new.value.canonical_value:
         raise placement_error(
-            f"'{place[0]}': this text would have another meaning in the file; check "
+            f"'{key_path[0]}': this text would have another meaning in the file; check "
             "its indentation"
         )
 
@@ -145,14 +147,14 @@ def _check_isolated(
 # Data.
 
 
-def put_data(doc: Document, place: KeyPath, data: Any) -> bytes:
+def put_data(doc: Document, key_path: KeyPath, data: Any) -> bytes:
     """Return the content with data at a path; None clears the value."""
     if data is None:
-        return put_text(doc, place, "")
-    new = secret_restoration.restore_data(data, place, doc)
-    location = key_paths.to_location(doc, place)
+        return put_text(doc, key_path, "")
+    new = secret_restoration.restore_data(data, key_path, doc)
+    location = key_paths.to_location(doc, key_path)
     if location is None:
-        return put_text(doc, place, serializer.dump_block(new))
+        return put_text(doc, key_path, serializer.dump_block(new))
     old = secret_masks.value_at(doc.data, location)
     for edits in edit_strategies(doc, location, old, new):
         try:
@@ -165,8 +167,8 @@ def put_data(doc: Document, place: KeyPath, data: Any) -> bytes:
         ):
             return content
     raise placement_error(
-        f"'{'.'.join(place)}': its anchors (&name) are also used elsewhere; edit the "
-        "whole file"
+        f"'{'.'.join(key_path)}': its anchors (&name) are also used elsewhere; "
+        "edit the whole file"
     )
 
 

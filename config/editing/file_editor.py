@@ -100,7 +100,7 @@ def _remove_comments(
 
 
 def put_text(
-    place: KeyPath,
+    key_path: KeyPath,
     text: str,
     *,
     version: str | None = None,
@@ -108,12 +108,12 @@ def put_text(
 ) -> ConfigFile:
     """Write a text at a path verbatim; an empty text removes the value."""
     return _change_document(
-        lambda doc: content_patch.put_text(doc, place, text), version, record
+        lambda doc: content_patch.put_text(doc, key_path, text), version, record
     )
 
 
 def put_data(
-    place: KeyPath,
+    key_path: KeyPath,
     data: Any,
     *,
     version: str | None = None,
@@ -121,12 +121,12 @@ def put_data(
 ) -> ConfigFile:
     """Write data at a path; unchanged values keep their comments."""
     return _change_document(
-        lambda doc: content_patch.put_data(doc, place, data), version, record
+        lambda doc: content_patch.put_data(doc, key_path, data), version, record
     )
 
 
 def add_entry(
-    place: KeyPath,
+    key_path: KeyPath,
     text: str,
     *,
     version: str | None = None,
@@ -135,22 +135,22 @@ def add_entry(
     """Add a new entry; raises `EntryTaken` if the name exists."""
 
     def add(doc: Document) -> bytes:
-        if key_paths.find_entry(doc, place) is not None:
-            raise EntryTaken(f"'{place[-1]}' already exists under {place[0]}:")
-        return content_patch.put_text(doc, place, text)
+        if key_paths.find_entry(doc, key_path) is not None:
+            raise EntryTaken(f"'{key_path[-1]}' already exists under {key_path[0]}:")
+        return content_patch.put_text(doc, key_path, text)
 
     return _change_document(add, version, record)
 
 
 def remove_entry(
-    place: KeyPath,
+    key_path: KeyPath,
     *,
     version: str | None = None,
     record: WriteRecorder = _write_unrecorded,
 ) -> ConfigFile:
     """Remove an entry; raises `EntryUnknown` if it does not exist."""
     return _change_document(
-        lambda doc: content_patch.remove_entry(doc, place), version, record
+        lambda doc: content_patch.remove_entry(doc, key_path), version, record
     )
 
 
@@ -165,25 +165,25 @@ def check_text(text: str) -> list[Problem]:
     return []
 
 
-def check_text_at(place: KeyPath, text: str) -> list[Problem]:
+def check_text_at(key_path: KeyPath, text: str) -> list[Problem]:
     """Return the problems of a text at a path, without saving it."""
     try:
         doc = config_file.parse_file(config_file.read_file())
-        _validate(content_patch.put_text(doc, place, text))
+        _validate(content_patch.put_text(doc, key_path, text))
     except ConfigInvalid as exc:
-        return relocate_problems(exc.problems, place, text)
+        return relocate_problems(exc.problems, key_path, text)
     return []
 
 
 def relocate_problems(
-    problems: Iterable[Problem], place: KeyPath, text: str
+    problems: Iterable[Problem], key_path: KeyPath, text: str
 ) -> list[Problem]:
     """Return problems with line numbers relative to the text for the path.
 
-    Problems elsewhere in the file name that place and have no position.
+    Problems elsewhere in the file name the path and have no position.
     """
-    first = config_file.read_file().line_of(place)
-    own = ".".join(place)
+    first = config_file.read_file().line_of(key_path)
+    own = ".".join(key_path)
     count = text.count("\n") + 1
 
     def relocate(problem: Problem) -> Problem:

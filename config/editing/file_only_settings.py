@@ -24,11 +24,11 @@ def check_unchanged(before: Config, after: Config) -> None:
     for key, section in sections.registered_sections().items():
         if section.file_only is None:
             continue
-        was, now = (
+        old, new = (
             section.file_only(before.get(section)),
             section.file_only(after.get(section)),
         )
-        changed = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+        changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
         if changed:
             raise FileOnlySetting(_denial_message(key, section.noun, changed[0]))
 
@@ -39,8 +39,8 @@ def _may_change_commands(config: Config) -> bool:
 
 
 def _denial_message(key: str, noun: str, name: str) -> str:
-    what = f"{noun} '{name}'" if noun else f"'{key}.{name}'"
+    subject = f"{noun} '{name}'" if noun else f"'{key}.{name}'"
     return (
-        f"{what}: commands on this machine can be changed only in the file; edit the "
-        "file, or set studio: {allow_commands: true} in it"
+        f"{subject}: commands on this machine can be changed only in the file; "
+        "edit the file, or set studio: {allow_commands: true} in it"
     )

@@ -52,20 +52,20 @@ class SecretMasks:
 def find_masks(doc: Document) -> SecretMasks:
     """Return the masks of a document."""
     secrets = dict(_find_secrets(doc))
-    known = _compile_finder(
+    finder = _compile_finder(
         literal
         for location in secrets
         for literal in _literals(_scalar_text(doc, location))
         if len(literal) >= redaction.MIN_CHARS
     )
-    secrets |= dict(_find_repetitions(doc, known))
-    spans = {_value_span(doc, place): text for place, text in secrets.items()}
+    secrets |= dict(_find_repetitions(doc, finder))
+    spans = {_value_span(doc, location): text for location, text in secrets.items()}
     values = {
-        place: spans[span]
-        for place in doc.entries
-        if (span := _value_span(doc, place)) in spans
+        location: spans[span]
+        for location in doc.entries
+        if (span := _value_span(doc, location)) in spans
     }
-    return SecretMasks(values, spans, dict(_find_secret_comments(doc, known)))
+    return SecretMasks(values, spans, dict(_find_secret_comments(doc, finder)))
 
 
 def _compile_finder(literals: Iterable[str]) -> re2._Regexp:
@@ -73,8 +73,8 @@ def _compile_finder(literals: Iterable[str]) -> re2._Regexp:
     options = re2.Options()
     options.log_errors, options.max_mem = False, FINDER_BYTES
     longest_first = sorted(set(literals), key=len, reverse=True)
-    known = "|".join(re2.escape(text) for text in longest_first)
-    finder = re2.compile(known or MATCH_NOTHING, options)
+    pattern = "|".join(re2.escape(text) for text in longest_first)
+    finder = re2.compile(pattern or MATCH_NOTHING, options)
     re2.purge()  # A cache would retain the pattern and its secrets.
     return finder
 
@@ -90,9 +90,9 @@ def _value_span(doc: Document, location: Location) -> tuple[int, int]:
 
 def _find_secrets(doc: Document) -> Iterator[tuple[Location, str]]:
     """Yield each scalar that is a secret by schema, name or content, and its mask."""
-    known = sections.registered_sections()
+    registered = sections.registered_sections()
     for key, value in doc.data.items():
-        section = known.get(key)
+        section = registered.get(key)
         schema = section.schema if section else {}
         nodes = schema_paths.root_nodes(schema)
         yield from _find_secrets_in(value, (key,), nodes, schema, is_free=not section)
@@ -100,7 +100,7 @@ def _find_secrets(doc: Document) -> Iterator[tuple[Location, str]]:
 
 def _find_secrets_in(
     value: Any,
-    place: Location,
+    location: Location,
     nodes: list[schema_paths.Schema],
     schema: schema_paths.Schema,
     *,
@@ -113,21 +113,21 @@ def _find_secrets_in(
         is_item = isinstance(step, int)
         free = is_free if is_item else not schema_paths.declares(nodes, step)
         if isinstance(step, int) and _follows_secret_option(before, child):
-            yield (*place, step), _mask(child)
+            yield (*location, step), _mask(child)
         else:
             yield from _find_secrets_in(
-                child, (*place, step), below, schema, is_free=free
+                child, (*location, step), below, schema, is_free=free
             )
         before = child
     if value is None or isinstance(value, dict | list):
         return
     text = str(value)
     if _secret_nodes(nodes) or (
-        isinstance(value, str) and _is_secret(place, text, is_free)
+        isinstance(value, str) and _is_secret(location, text, is_free)
     ):
         hidden = _mask(text)
         if hidden != text:
-            yield place, hidden
+            yield location, hidden
 
 
 def _secret_nodes(nodes: list[schema_paths.Schema]) -> list[schema_paths.Schema]:
@@ -151,8 +151,8 @@ def _entries(value: Any) -> Iterable[tuple[str | int, Any]]:
     return enumerate(value) if isinstance(value, list) else ()
 
 
-def _is_secret(place: Location, text: str, is_free: bool) -> bool:
-    names = [step for step in place if isinstance(step, str)]
+def _is_secret(location: Location, text: str, is_free: bool) -> bool:
+    names = [step for step in location if isinstance(step, str)]
     if names[-1] in data_merge.IDENTITIES:
         return False  # How masks are made distinct.
     if is_free and secret_values.is_secret(names[-1], text):
@@ -161,15 +161,15 @@ def _is_secret(place: Location, text: str, is_free: bool) -> bool:
 
 
 def _find_repetitions(
-    doc: Document, known: re2._Regexp
+    doc: Document, finder: re2._Regexp
 ) -> Iterator[tuple[Location, str]]:
     """Yield scalars that contain another value's secret."""
-    for place, entry in doc.entries.items():
+    for location, entry in doc.entries.items():
         text = placeholders.reveal(entry.value.text)
-        is_name = bool(place) and place[-1] in data_merge.IDENTITIES
+        is_name = bool(location) and location[-1] in data_merge.IDENTITIES
         is_free = entry.value.kind == "scalar" and not is_name
-        if is_free and known.search(text.encode(errors="replace")):
-            yield place, _mask(text)
+        if is_free and finder.search(text.encode(errors="replace")):
+            yield location, _mask(text)
 
 
 def _mask(text: str) -> str:
@@ -188,10 +188,10 @@ def _mask(text: str) -> str:
 def _split_placeholders(text: str) -> list[str]:
     """Split a text; every second piece is a placeholder."""
     pieces, end = [], 0
-    for found in TOKEN.finditer(text):
-        if found["closing"]:
-            pieces += [text[end : found.start()], found[0]]
-            end = found.end()
+    for match in TOKEN.finditer(text):
+        if match["closing"]:
+            pieces += [text[end : match.start()], match[0]]
+            end = match.end()
     return [*pieces, text[end:]]
 
 
@@ -240,10 +240,10 @@ def value_at(data: Any, location: Location) -> Any:
 
 
 def _find_secret_comments(
-    doc: Document, known: re2._Regexp
+    doc: Document, finder: re2._Regexp
 ) -> Iterator[tuple[int, tuple[str, str]]]:
     for start, comment in iter_comments(doc):
-        shown = _mask_comment(comment, known)
+        shown = _mask_comment(comment, finder)
         if shown != comment:
             yield start, (comment, shown)
 
@@ -257,12 +257,12 @@ def iter_comments(doc: Document) -> Iterator[tuple[int, str]]:
                 for index in range(node.start, node.end):
                     if blank[index] not in "\r\n":
                         blank[index] = "x"
-    for found in COMMENT.finditer("".join(blank)):
-        yield found.start(), doc.text[found.start() : found.end()]
+    for match in COMMENT.finditer("".join(blank)):
+        yield match.start(), doc.text[match.start() : match.end()]
 
 
-def _mask_comment(comment: str, known: re2._Regexp) -> str:
-    comment = str(known.sub(lambda _: MASK, comment))
+def _mask_comment(comment: str, finder: re2._Regexp) -> str:
+    comment = str(finder.sub(lambda _: MASK, comment))
     field = COMMENTED_FIELD.match(comment)
     if field and secret_values.SECRET_NAME.search(field["name"]):
         start, end = field.span("value")
@@ -282,7 +282,7 @@ def mask_edits(doc: Document) -> list[text_edits.Edit]:
     """Return the edits that mask a content's secrets."""
     hidden = find_masks(doc)
     values = [
-        (start, end, _render_scalar(text, was=doc.text[start:end]))
+        (start, end, _render_scalar(text, original=doc.text[start:end]))
         for (start, end), text in hidden.spans.items()
     ]
     comments = [
@@ -292,10 +292,10 @@ def mask_edits(doc: Document) -> list[text_edits.Edit]:
     return values + comments
 
 
-def _render_scalar(text: str, *, was: str) -> str:
+def _render_scalar(text: str, *, original: str) -> str:
     """Return a text as a one-line scalar that is valid in any context."""
     rendered = serializer.dump_flow(text)
-    is_quoted = was[:1] in ("'", '"') and not {'"', "\\"} & {*text}
+    is_quoted = original[:1] in ("'", '"') and not {'"', "\\"} & {*text}
     if rendered == text and "${" in text and is_quoted:
         # Other YAML parsers read a placeholder's brace as the map's.
         return f'"{text}"'
@@ -304,17 +304,21 @@ def _render_scalar(text: str, *, was: str) -> str:
 
 def masked_data(doc: Document) -> dict[str, Any]:
     """Return a document's data with its secrets masked."""
-    found: dict[str, Any] = _replace_values(doc.data, (), find_masks(doc).values)
-    return found
+    masked: dict[str, Any] = _replace_values(doc.data, (), find_masks(doc).values)
+    return masked
 
 
-def _replace_values(value: Any, place: Location, by: Mapping[Location, str]) -> Any:
+def _replace_values(
+    value: Any, location: Location, replacements: Mapping[Location, str]
+) -> Any:
     if isinstance(value, dict):
         return {
-            key: _replace_values(it, (*place, key), by) for key, it in value.items()
+            key: _replace_values(it, (*location, key), replacements)
+            for key, it in value.items()
         }
     if isinstance(value, list):
         return [
-            _replace_values(it, (*place, index), by) for index, it in enumerate(value)
+            _replace_values(it, (*location, index), replacements)
+            for index, it in enumerate(value)
         ]
-    return by.get(place, value)
+    return replacements.get(location, value)

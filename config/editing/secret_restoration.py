@@ -33,12 +33,12 @@ def restore_content(content: bytes, old: Document, file: str) -> bytes:
     if secret_masks.MASK not in content.decode(errors="replace"):
         return content
     new = document.parse_document(content, file)
-    found = _ContentRestorer(new, old, file)
+    restorer = _ContentRestorer(new, old, file)
     text = text_edits.apply_edits(
-        new.text, [*found.value_edits(), *found.comment_edits()]
+        new.text, [*restorer.value_edits(), *restorer.comment_edits()]
     )
-    if found.problems:
-        raise ConfigInvalid(errors.limit_problems(found.problems))
+    if restorer.problems:
+        raise ConfigInvalid(errors.limit_problems(restorer.problems))
     return new.encode_text(text)
 
 
@@ -53,25 +53,25 @@ class _ContentRestorer:
 
     def value_edits(self) -> Iterator[text_edits.Edit]:
         done: set[int] = set()
-        for place, entry in self.new.entries.items():
+        for location, entry in self.new.entries.items():
             value = entry.value
             if entry.key is not None and secret_masks.MASK in placeholders.reveal(
                 entry.name
             ):
-                self._add_problem(place, entry.key.start, MASK_AS_KEY)
+                self._add_problem(location, entry.key.start, MASK_AS_KEY)
             if value.kind != "scalar" or value.start in done:
                 continue
             masked_text = placeholders.reveal(value.text)
             if secret_masks.MASK in masked_text:
                 done.add(value.start)
-                yield from self._value(place, entry, masked_text)
+                yield from self._value(location, entry, masked_text)
 
     def _value(
-        self, place: Location, entry: SourceEntry, masked_text: str
+        self, location: Location, entry: SourceEntry, masked_text: str
     ) -> Iterator[text_edits.Edit]:
-        before = self.counterparts.find(place)
+        before = self.counterparts.find(location)
         if before is None or self.hidden.values.get(before) != masked_text:
-            self._add_problem(place, entry.value.start, NOTHING_STORED_THERE)
+            self._add_problem(location, entry.value.start, NOTHING_STORED_THERE)
             return
         source = self.old.resolve_alias(self.old.entries[before])
         raw = text_edits.entry_text(self.old.source_map, source, self.old.text)
@@ -89,17 +89,17 @@ class _ContentRestorer:
         shown_before: dict[str, list[str]] = defaultdict(list)
         for comment, shown in self.hidden.comments.values():
             shown_before[shown].append(comment)
-        found = [
+        comments_with_masks = [
             (s, c.rstrip())
             for s, c in secret_masks.iter_comments(self.new)
             if secret_masks.MASK in c
         ]
-        counts = Counter(comment for _, comment in found)
+        counts = Counter(comment for _, comment in comments_with_masks)
         unambiguous = {
             shown for shown, comments in shown_before.items() if len(set(comments)) == 1
         }
         counts_so_far: Counter[str] = Counter()
-        for start, comment in found:
+        for start, comment in comments_with_masks:
             candidates = shown_before.get(comment, [])
             index = counts_so_far[comment]
             counts_so_far[comment] += 1
@@ -112,75 +112,77 @@ class _ContentRestorer:
                     (), start, "this comment contains a mask; write its full text"
                 )
 
-    def _add_problem(self, place: Location, index: int, message: str) -> None:
+    def _add_problem(self, location: Location, index: int, message: str) -> None:
         is_reported = len(self.problems) < errors.MAX_PROBLEMS
         where = (
             reader.position(self.file, self.new.text, index) if is_reported else None
         )
-        name = ".".join(map(str, place))
+        name = ".".join(map(str, location))
         message = f"'{name}': {message}" if name else message
-        self.problems.append(Problem(place, message, errors.MASKED, where))
+        self.problems.append(Problem(location, message, errors.MASKED, where))
 
 
-def restore_data(new: Any, place: Location, old: Document) -> Any:
+def restore_data(new: Any, location: Location, old: Document) -> Any:
     """Return data for a location with its masks replaced by a document's secrets.
 
     Raises `ConfigInvalid` where the document has no secret.
     """
-    restoring = _DataRestorer(new, place, old)
-    value = restoring.restore(new, place)
-    if restoring.problems:
-        raise ConfigInvalid(errors.limit_problems(restoring.problems))
+    restorer = _DataRestorer(new, location, old)
+    value = restorer.restore(new, location)
+    if restorer.problems:
+        raise ConfigInvalid(errors.limit_problems(restorer.problems))
     return value
 
 
 class _DataRestorer:
     """Maps the masks in data for a location to a document's secrets."""
 
-    def __init__(self, new: Any, place: Location, old: Document) -> None:
+    def __init__(self, new: Any, location: Location, old: Document) -> None:
         self.old = old
         self.hidden = secret_masks.find_masks(old).values
         shown_before = secret_masks.masked_data(old)
-        whole = replace_at(shown_before, place, new)
+        whole = replace_at(shown_before, location, new)
         self.counterparts = _Counterparts(whole, shown_before)
         self.problems: list[Problem] = []
 
-    def restore(self, value: Any, here: Location) -> Any:
+    def restore(self, value: Any, location: Location) -> Any:
         if isinstance(value, dict):
             return {
-                self._check_key(key, here): self.restore(below, (*here, key))
+                self._check_key(key, location): self.restore(below, (*location, key))
                 for key, below in value.items()
             }
         if isinstance(value, list):
-            return [self.restore(it, (*here, index)) for index, it in enumerate(value)]
+            return [
+                self.restore(it, (*location, index)) for index, it in enumerate(value)
+            ]
         if not isinstance(value, str) or secret_masks.MASK not in value:
             return value
-        before = self.counterparts.find(here)
+        before = self.counterparts.find(location)
         if before is None or self.hidden.get(before) != value:
-            self._add_problem(here, NOTHING_STORED_THERE)
+            self._add_problem(location, NOTHING_STORED_THERE)
             return value
         return secret_masks.value_at(self.old.data, before)
 
-    def _check_key(self, key: Any, here: Location) -> Any:
+    def _check_key(self, key: Any, location: Location) -> Any:
         if isinstance(key, str) and secret_masks.MASK in key:
-            self._add_problem((*here, key), MASK_AS_KEY)
+            self._add_problem((*location, key), MASK_AS_KEY)
         return key
 
-    def _add_problem(self, here: Location, message: str) -> None:
-        message = f"'{'.'.join(map(str, here))}': {message}"
-        self.problems.append(Problem(here, message, errors.MASKED))
+    def _add_problem(self, location: Location, message: str) -> None:
+        message = f"'{'.'.join(map(str, location))}': {message}"
+        self.problems.append(Problem(location, message, errors.MASKED))
 
 
-def replace_at(whole: Any, place: Location, new: Any) -> Any:
+def replace_at(whole: Any, location: Location, new: Any) -> Any:
     """Return a copy of the data with the value at a location replaced."""
-    if not place:
+    if not location:
         return new
-    step, rest = place[0], place[1:]
+    step, rest = location[0], location[1:]
     if isinstance(whole, list) and isinstance(step, int):
         below = replace_at(whole[step], rest, new)
         return [*whole[:step], below, *whole[step + 1 :]]
-    known = whole if isinstance(whole, dict) else {}
-    return {**known, step: replace_at(known.get(step), rest, new)}
+    old = whole if isinstance(whole, dict) else {}
+    return {**old, step: replace_at(old.get(step), rest, new)}
 
 
 class _Counterparts:
@@ -195,14 +197,14 @@ class _Counterparts:
         self._pairs: dict[tuple[int, int], _ListMatch] = {}
         """By the `id` of the lists, which stay referenced as long."""
 
-    def find(self, place: Location) -> Location | None:
-        found: list[str | int] = []
+    def find(self, location: Location) -> Location | None:
+        steps: list[str | int] = []
         new, old = self.new, self.old
-        for step in place:
+        for step in location:
             if isinstance(new, dict) and isinstance(old, dict):
                 if step not in old:
                     return None
-                found.append(step)
+                steps.append(step)
                 new, old = new[step], old[step]
             elif (
                 isinstance(new, list)
@@ -212,11 +214,11 @@ class _Counterparts:
                 index = self._match_lists(new, old).old_index(step)
                 if index is None:
                     return None
-                found.append(index)
+                steps.append(index)
                 new, old = new[step], old[index]
             else:
                 return None
-        return tuple(found)
+        return tuple(steps)
 
     def _match_lists(self, new: list[Any], old: list[Any]) -> "_ListMatch":
         key = (id(new), id(old))
@@ -232,10 +234,10 @@ class _ListMatch:
         self._new = list(map(data_merge.matching_key, new))
         self._are_named = [data_merge.identity_of(item) is not None for item in new]
         self._counts = Counter(self._new)
-        self._places: dict[Hashable, list[int]] = defaultdict(list)
+        self._indexes: dict[Hashable, list[int]] = defaultdict(list)
         before = list(map(data_merge.matching_key, old))
-        for index, known in enumerate(before):
-            self._places[known].append(index)
+        for index, key in enumerate(before):
+            self._indexes[key].append(index)
         self._changed: set[int] | None = None
         """The indexes that differ, if both lists have the same length."""
         if len(new) == len(old):
@@ -243,14 +245,14 @@ class _ListMatch:
             self._changed = {i for i, (one, other) in enumerate(both) if one != other}
 
     def old_index(self, index: int) -> int | None:
-        known, changed = self._new[index], self._changed
-        places = self._places.get(known, [])
-        is_one = len(places) == self._counts[known] == 1
+        key, changed = self._new[index], self._changed
+        indexes = self._indexes.get(key, [])
+        is_one = len(indexes) == self._counts[key] == 1
         if self._are_named[index]:
-            return places[0] if is_one else None
+            return indexes[0] if is_one else None
         if changed is not None and index not in changed:
             return index
-        if len(places) == 1:
+        if len(indexes) == 1:
             # A copied entry would put one secret in two places.
-            return places[0] if is_one else None
+            return indexes[0] if is_one else None
         return index if changed == {index} else None

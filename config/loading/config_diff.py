@@ -11,19 +11,20 @@ def describe_section_change(old: Config, new: Config, section: Section[Any]) -> 
     before, after = old.get(section), new.get(section)
     if before == after:
         return ""
-    was, now = _entries_by_name(before), _entries_by_name(after)
-    if was is None or now is None:
+    old_entries, new_entries = _entries_by_name(before), _entries_by_name(after)
+    if old_entries is None or new_entries is None:
         return f"{section.key} changed"
-    return f"{section.key}: {describe_entry_changes(was, now) or 'reordered'}"
+    changes = describe_entry_changes(old_entries, new_entries)
+    return f"{section.key}: {changes or 'reordered'}"
 
 
-def describe_entry_changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def describe_entry_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Describe added, removed and changed entries; empty if there are none."""
-    common = was.keys() & now.keys()
+    common = old.keys() & new.keys()
     changes = {
-        "added": now.keys() - was.keys(),
-        "removed": was.keys() - now.keys(),
-        "changed": {name for name in common if was[name] != now[name]},
+        "added": new.keys() - old.keys(),
+        "removed": old.keys() - new.keys(),
+        "changed": {name for name in common if old[name] != new[name]},
     }
     parts = [f"{verb} {_join_names(names)}" for verb, names in changes.items() if names]
     return ", ".join(parts)

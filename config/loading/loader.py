@@ -45,13 +45,13 @@ def parse_config(
     """
     source, _ = reader.parse_with_scan(content, reader.display_path(path))
     tree = ValueTree(source, Expander(os.environ))
-    reading = _SectionReader(tree, sections.registered_sections(), overlays)
+    section_reader = _SectionReader(tree, sections.registered_sections(), overlays)
     with suggestions.limit_guesses():
-        values = reading.values()
-        reading.run_checks(values)
+        values = section_reader.values()
+        section_reader.run_checks(values)
     redaction.register_secrets(secret_values.find_secrets(values))
-    if reading.problems:
-        found = reading.in_file_order()
+    if section_reader.problems:
+        found = section_reader.in_file_order()
         # Each overlay gets all of its problems reported.
         raise ConfigInvalid(found if overlays else errors.limit_problems(found))
     return Config(path, MappingProxyType(values), content_digest(content), content)
@@ -63,8 +63,10 @@ def parse_section(content: bytes, section: Section[T]) -> T:
     Raises `ConfigInvalid` for invalid YAML.
     """
     source = reader.parse_source(content, "")
-    known: dict[str, Section[Any]] = {VARS.key: VARS, section.key: section}
-    values = _SectionReader(ValueTree(source, Expander(os.environ)), known).values()
+    sections_by_key: dict[str, Section[Any]] = {VARS.key: VARS, section.key: section}
+    values = _SectionReader(
+        ValueTree(source, Expander(os.environ)), sections_by_key
+    ).values()
     return Config(Path(), values).get(section)
 
 
@@ -79,11 +81,11 @@ def parse_sections(content: bytes, selected: Sequence[Section[Any]]) -> Config:
     others: dict[str, Section[Any]] = {
         key: Section(key=key, shape=Any, default=dict) for key in keys
     }
-    known = {section.key: section for section in (VARS, *selected)}
-    values = _SectionReader(tree, {**others, **known}).values()
+    selected_by_key = {section.key: section for section in (VARS, *selected)}
+    values = _SectionReader(tree, {**others, **selected_by_key}).values()
     redaction.register_secrets(secret_values.find_secrets(values))
     redaction.register_secrets(secret_values.find_named_secrets(values))
-    chosen = {key: value for key, value in values.items() if key in known}
+    chosen = {key: value for key, value in values.items() if key in selected_by_key}
     return Config(Path(), MappingProxyType(chosen), content_digest(content))
 
 

@@ -51,8 +51,8 @@ def merge_overlays(
         nodes += [item] if overlay is None else _overlay_nodes(tree, section, overlay)
     for overlay in remaining.values():
         nodes += _overlay_nodes(tree, section, overlay)
-    place = node or tree.source.root
-    return SequenceNode(f"{TAG}seq", nodes, place.start_mark, place.end_mark)
+    marked = node or tree.source.root
+    return SequenceNode(f"{TAG}seq", nodes, marked.start_mark, marked.end_mark)
 
 
 def entry_name(tree: ValueTree, item: Node) -> str | None:
@@ -71,9 +71,9 @@ def _overlay_nodes(
 ) -> list[Node]:
     if overlay.body is None:
         return []
-    found = parse_entry(overlay.body, override_label(section, overlay.name))
-    tree.overlay_sources[id(found.root)] = found
-    return [found.root]
+    source = parse_entry(overlay.body, override_label(section, overlay.name))
+    tree.overlay_sources[id(source.root)] = source
+    return [source.root]
 
 
 def list_items(node: Node | None) -> list[Node] | None:

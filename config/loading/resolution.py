@@ -36,9 +36,11 @@ def apply_overlays(
 ) -> Config:
     """Return the effective configuration of a valid content, as `resolve` does."""
     rejected = [
-        found for each in overlays.entries if (found := _reject_if_unreadable(each))
+        rejection
+        for each in overlays.entries
+        if (rejection := _reject_if_unreadable(each))
     ]
-    rejected_names = {(found.section, found.name) for found in rejected}
+    rejected_names = {(each.section, each.name) for each in rejected}
     active = [o for o in overlays.entries if (o.section, o.name) not in rejected_names]
     while True:
         try:
@@ -52,8 +54,8 @@ def apply_overlays(
                 if is_strict or not broken:
                     raise _conflict_error(exc, broken) from None
             count = len(rejected)
-            rejected += [replace(found, rejected_before=count) for found in broken]
-            rejected_names = {(found.section, found.name) for found in broken}
+            rejected += [replace(each, rejected_before=count) for each in broken]
+            rejected_names = {(each.section, each.name) for each in broken}
             active = [o for o in active if (o.section, o.name) not in rejected_names]
         else:
             return replace(
@@ -96,9 +98,9 @@ def _broken_overrides(
     problems: Sequence[Problem], active: Iterable[Overlay]
 ) -> Iterable[RejectedOverride]:
     """Find the overlays that have problems of their own."""
-    known = overridable_sections()
+    overridable = overridable_sections()
     for overlay in active:
-        file = overlay_merge.override_label(known[overlay.section], overlay.name)
+        file = overlay_merge.override_label(overridable[overlay.section], overlay.name)
         own = [p for p in problems if p.position and p.position.file == file]
         if own:
             yield RejectedOverride(overlay.section, overlay.name, tuple(own))
@@ -164,9 +166,9 @@ def _conflict_error(
     problems = errors.limit_problems(exc.problems)
     if not conflicts:
         return ConfigInvalid(problems)
-    known = overridable_sections()
+    overridable = overridable_sections()
     changes = ", ".join(
-        f"{known[each.section].noun} '{each.name}' is "
+        f"{overridable[each.section].noun} '{each.name}' is "
         f"{'disabled' if each.is_tombstone else 'changed'} there"
         for each in conflicts
     )

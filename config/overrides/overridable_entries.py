@@ -55,13 +55,13 @@ class OverridableEntry:
 
 def get_section(key: str) -> Section[Any]:
     """Return a section whose entries the studio may override; raises `EntryUnknown`."""
-    known = resolution.overridable_sections()
-    if key not in known:
+    overridable = resolution.overridable_sections()
+    if key not in overridable:
         raise EntryUnknown(
             f"the entries of '{key}' cannot be overridden, only those of "
-            f"{', '.join(sorted(known))}{did_you_mean(key, known)}"
+            f"{', '.join(sorted(overridable))}{did_you_mean(key, overridable)}"
         )
-    return known[key]
+    return overridable[key]
 
 
 def audit_action(section: Section[Any], verb: str) -> str:
@@ -73,11 +73,11 @@ def list_entries(section: Section[Any]) -> list[OverridableEntry]:
     """Return all entries of a section, in effective order."""
     config = live.current()
     rows = {row.name: row for row in Override.objects.filter(section=section.key)}
-    written = entry_texts.read_texts(config.content, section.key)
-    later = sorted(rows.keys() - written.keys(), key=lambda name: rows[name].pk)
+    file_texts = entry_texts.read_texts(config.content, section.key)
+    later = sorted(rows.keys() - file_texts.keys(), key=lambda name: rows[name].pk)
     return [
-        _build_entry(config, section, name, written.get(name), rows.get(name))
-        for name in [*written, *later]
+        _build_entry(config, section, name, file_texts.get(name), rows.get(name))
+        for name in [*file_texts, *later]
     ]
 
 
@@ -111,52 +111,54 @@ def diff_entry(entry: OverridableEntry) -> str:
     """Return an override as a unified diff against the file; "" if they are equal."""
     if entry.label in ("dynamic", "yaml"):
         return ""
-    now = "" if entry.label == "tombstoned" else entry.text
+    effective = "" if entry.label == "tombstoned" else entry.text
     file = live.current().path.name
-    return diff_texts(entry.file_text or "", now, file, "studio")
+    return diff_texts(entry.file_text or "", effective, file, "studio")
 
 
-def diff_texts(was: str, now: str, was_in: str, now_in: str) -> str:
+def diff_texts(old: str, new: str, old_label: str, new_label: str) -> str:
     """Return the unified diff of two texts."""
-    before, after = was.splitlines(), now.splitlines()
-    lines = difflib.unified_diff(before, after, was_in, now_in, lineterm="")
+    before, after = old.splitlines(), new.splitlines()
+    lines = difflib.unified_diff(before, after, old_label, new_label, lineterm="")
     return "\n".join(lines)
 
 
 def entry_from_row(
     config: Config, section: Section[Any], name: str, row: Override | None
 ) -> OverridableEntry:
-    written = entry_texts.read_texts(config.content, section.key)
-    if row is None and name not in written:
+    file_texts = entry_texts.read_texts(config.content, section.key)
+    if row is None and name not in file_texts:
         # A configuration built in code has no file content.
-        known = config.get(section)
+        entries = config.get(section)
         raise EntryUnknown(
-            f"there is no {section.noun} '{name}'{did_you_mean(name, known)}"
+            f"there is no {section.noun} '{name}'{did_you_mean(name, entries)}"
         )
-    return _build_entry(config, section, name, written.get(name), row)
+    return _build_entry(config, section, name, file_texts.get(name), row)
 
 
 def _build_entry(
     config: Config,
     section: Section[Any],
     name: str,
-    written: str | None,
+    file_text: str | None,
     row: Override | None,
 ) -> OverridableEntry:
     value = config.get(section).get(name)
     if row is None:
-        return OverridableEntry(section, name, "yaml", value, written or "", written)
+        return OverridableEntry(
+            section, name, "yaml", value, file_text or "", file_text
+        )
     own = (section.key, name)
     rejections = (r for r in config.rejected_overrides if (r.section, r.name) == own)
     rejection = next(rejections, None)
-    label: EntryLabel = "override" if written is not None else "dynamic"
+    label: EntryLabel = "override" if file_text is not None else "dynamic"
     return OverridableEntry(
         section,
         name,
         "tombstoned" if row.is_tombstone else label,
         value,
-        (written or "") if row.is_tombstone else row.body,
-        written,
+        (file_text or "") if row.is_tombstone else row.body,
+        file_text,
         is_rejected=rejection is not None,
         reason="" if rejection is None else rejection.reason,
         version=row.version,

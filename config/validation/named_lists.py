@@ -26,28 +26,28 @@ def by_name(noun: str) -> Callable[[Iterable[NamedEntry]], dict[str, NamedEntry]
     The validator refuses duplicate names; `noun` is the word for an entry.
     """
 
-    def named(entries: Iterable[NamedEntry]) -> dict[str, NamedEntry]:
-        found: dict[str, NamedEntry] = {}
+    def validate(entries: Iterable[NamedEntry]) -> dict[str, NamedEntry]:
+        entries_by_name: dict[str, NamedEntry] = {}
         for index, entry in enumerate(entries):
-            if entry.name in found:
+            if entry.name in entries_by_name:
                 raise PydanticCustomError(
                     "duplicate_name",
                     "another {noun} already has the name '{name}'; rename one",
                     {"noun": noun, "name": entry.name, "at": (index, "name")},
                 )
-            found[entry.name] = entry
-        return found
+            entries_by_name[entry.name] = entry
+        return entries_by_name
 
-    return named
+    return validate
 
 
-Found = TypeVar("Found")
+Entry = TypeVar("Entry")
 
 
 def get_by_name(
-    name: str, known: Mapping[str, Found], *, noun: str, unknown: type[NotFound]
-) -> Found:
+    name: str, entries: Mapping[str, Entry], *, noun: str, unknown: type[NotFound]
+) -> Entry:
     """Return the entry of a name; raises `unknown` with a suggestion."""
-    if name not in known:
-        raise unknown(f"there is no {noun} '{name}'{did_you_mean(name, known)}")
-    return known[name]
+    if name not in entries:
+        raise unknown(f"there is no {noun} '{name}'{did_you_mean(name, entries)}")
+    return entries[name]

@@ -47,31 +47,33 @@ def _value_below(data: Any, step: str | int) -> tuple[Any] | None:
     return None
 
 
-def group_errors(found: list[ErrorDetails], data: Any) -> Iterator[list[LocatedError]]:
+def group_errors(errors: list[ErrorDetails], data: Any) -> Iterator[list[LocatedError]]:
     """Yield groups of errors that form one message.
 
     For a union, pydantic reports errors for each form; only the form that was probably
     meant gets a message.
     """
     choices = defaultdict(list)
-    for error in (_locate_error(details, data) for details in found):
+    for error in (_locate_error(details, data) for details in errors):
         if error.choice is None:
             yield [error]
         else:
             choices[error.choice].append(error)
-    for place, located in choices.items():
-        yield from _select_form(place, located)
+    for location, located in choices.items():
+        yield from _select_form(location, located)
 
 
 def _select_form(
-    place: Location, located: list[LocatedError]
+    location: Location, located: list[LocatedError]
 ) -> list[list[LocatedError]]:
     forms = defaultdict(list)
     for error in located:
         forms[error.form].append(error)
     entered = [
-        form for form in forms.values() if all(len(f.steps) > len(place) for f in form)
+        form
+        for form in forms.values()
+        if all(len(f.steps) > len(location) for f in form)
     ]
     if not entered:
-        return [[error for error in located if error.steps == place]]
+        return [[error for error in located if error.steps == location]]
     return [[error] for error in min(entered, key=len)]

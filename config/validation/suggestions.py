@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from itertools import islice
 
 MAX_CANDIDATES = 1000
-"""The most names compared: a hundred take a millisecond."""
+"""The maximum number of names compared: a hundred take a millisecond."""
 
 MAX_GUESSES = 100
 
@@ -27,15 +27,17 @@ def limit_guesses() -> Iterator[None]:
         _guesses.reset(token)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a sentence ending that suggests a known name, or ""."""
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """Return a sentence ending that suggests a candidate, or ""."""
     guesses = _guesses.get()
     if guesses is not None and next(guesses, None) is None:
         return ""
     if len(word) > MAX_NAME_LENGTH:
         return ""
     names = [
-        name for name in islice(known, MAX_CANDIDATES) if len(name) <= MAX_NAME_LENGTH
+        name
+        for name in islice(candidates, MAX_CANDIDATES)
+        if len(name) <= MAX_NAME_LENGTH
     ]
     close = difflib.get_close_matches(word, names, n=1)
     return f"; did you mean '{close[0]}'?" if close else ""

@@ -36,14 +36,14 @@ class ShapeError(Exception):
 
 
 def validate_section(
-    section: Section[Any], data: Any, written: Mapping[Location, str]
+    section: Section[Any], data: Any, placeholder_texts: Mapping[Location, str]
 ) -> Any:
     """Return the section's value; raises `ShapeError` with every problem found.
 
-    `written` has the file's text for expanded placeholders; messages show that text and
-    never the value, which may be a secret.
+    `placeholder_texts` has the file's text for expanded placeholders; messages show
+    that text and never the value, which may be a secret.
     """
-    slice_ = _Slice(section, data, written)
+    slice_ = _Slice(section, data, placeholder_texts)
     try:
         value = section.adapter.validate_python(data)
     except ValidationError as exc:
@@ -62,7 +62,7 @@ def validate_section(
 class _Slice:
     section: Section[Any]
     data: Any
-    written: Mapping[Location, str]
+    placeholder_texts: Mapping[Location, str]
 
     def build_problem(self, group: list[LocatedError]) -> Problem:
         error = group[0]
@@ -123,13 +123,17 @@ class _Slice:
     def _found_phrase(self, steps: Location, value: Any) -> str:
         if isinstance(value, str | int | float) and self._is_secret(steps):
             return ""
-        written = self.written.get((self.section.key, *steps))
-        if written is not None:
-            return f", but the value of {error_messages.describe_value(written)} is not"
+        file_text = self.placeholder_texts.get((self.section.key, *steps))
+        if file_text is not None:
+            return (
+                f", but the value of {error_messages.describe_value(file_text)} is not"
+            )
         return f", not {error_messages.describe_value(value)}"
 
     def _is_hidden(self, steps: Location) -> bool:
-        return (self.section.key, *steps) in self.written or self._is_secret(steps)
+        return (self.section.key, *steps) in self.placeholder_texts or self._is_secret(
+            steps
+        )
 
     def _is_secret(self, steps: Location) -> bool:
         words = {word for s in steps for word in re.split(r"[_-]", str(s).lower())}

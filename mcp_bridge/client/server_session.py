@@ -143,7 +143,7 @@ class McpSession:
         limit = self.target.server.timeout_seconds
         try:
             async with asyncio.timeout(limit):
-                answer = await self._send(self._client, request)
+                result = await self._send(self._client, request)
         except TimeoutError as exc:
             self._start_probe()
             message = f"did not answer within {limit:g} seconds (timeout_seconds)"
@@ -152,10 +152,10 @@ class McpSession:
             raise self._map_exception(exc, outcome) from exc
         finally:
             http_client.http_outcome.reset(token)
-        if isinstance(answer, mcp_types.InputRequiredResult):
+        if isinstance(result, mcp_types.InputRequiredResult):
             message = "requested user input during the call, which is not supported"
             raise self._error(CallRefused, message)
-        return answer
+        return result
 
     async def close(self, timeout_seconds: float = CLOSE_SECONDS) -> None:
         """End the session, by force after the timeout, and wait until it is gone."""

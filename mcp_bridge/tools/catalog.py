@@ -43,29 +43,29 @@ async def list_tools(
 
     Reads all pages, up to a limit. `warn` receives each tool that is ignored.
     """
-    found: dict[str, CatalogTool] = {}
+    tools_by_name: dict[str, CatalogTool] = {}
     cursor: str | None = None
     for _ in range(MAX_PAGES):
         params = mcp_types.PaginatedRequestParams(cursor=cursor) if cursor else None
         page = await session.list_tools(params=params)
         for tool in page.tools:
-            if len(found) >= MAX_TOOLS:
+            if len(tools_by_name) >= MAX_TOOLS:
                 warn(f"it has more than {MAX_TOOLS} tools; the rest are ignored")
-                return _sort_tools(found)
-            if (problem := _find_problem(tool, found)) is not None:
+                return _sort_tools(tools_by_name)
+            if (problem := _find_problem(tool, tools_by_name)) is not None:
                 warn(f"tool '{printable_name(tool.name)}' is ignored: {problem}")
             else:
-                found[tool.name] = _parse_tool(tool)
+                tools_by_name[tool.name] = _parse_tool(tool)
         cursor, previous = page.next_cursor, cursor
         if cursor is None or cursor == previous:
             break
     else:
         warn(f"it has more than {MAX_PAGES} pages of tools; the rest are ignored")
-    return _sort_tools(found)
+    return _sort_tools(tools_by_name)
 
 
-def _sort_tools(found: Mapping[str, CatalogTool]) -> tuple[CatalogTool, ...]:
-    return tuple(found[name] for name in sorted(found))
+def _sort_tools(tools_by_name: Mapping[str, CatalogTool]) -> tuple[CatalogTool, ...]:
+    return tuple(tools_by_name[name] for name in sorted(tools_by_name))
 
 
 def printable_name(name: str) -> str:
@@ -85,11 +85,13 @@ def _parse_tool(tool: mcp_types.Tool) -> CatalogTool:
     )
 
 
-def _find_problem(tool: mcp_types.Tool, found: Mapping[str, CatalogTool]) -> str | None:
+def _find_problem(
+    tool: mcp_types.Tool, tools_by_name: Mapping[str, CatalogTool]
+) -> str | None:
     """Return why a tool cannot be used, or None."""
     if not tool.name:
         return "it has no name"
-    if tool.name in found:
+    if tool.name in tools_by_name:
         return "another tool has the same name"
     return find_schema_problem(tool.input_schema)
 

@@ -24,15 +24,15 @@ TRUNCATION_MARK = "\n[truncated]"
 Part = dict[str, Any]
 
 
-def convert_result(answer: mcp_types.CallToolResult, server: str) -> ToolResult:
+def convert_result(result: mcp_types.CallToolResult, server: str) -> ToolResult:
     """Return text, or parts if the result has images.
 
     Raises `ToolFailed` with the result's text if the tool reports a failure.
     """
-    parts = [part for block in answer.content for part in _convert_block(block)]
-    if not parts and answer.structured_content is not None:
-        parts = [_text_part(_json(answer.structured_content))]
-    if answer.is_error:
+    parts = [part for block in result.content for part in _convert_block(block)]
+    if not parts and result.structured_content is not None:
+        parts = [_text_part(_json(result.structured_content))]
+    if result.is_error:
         message = _join_text(parts) or "the tool failed without a message"
         raise ToolFailed(redaction.redact_patterns(message), server=server)
     if any(part["type"] == "image_url" for part in parts):

@@ -7,8 +7,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from config.editing.round_trip import serializer, text_edits, text_lines
-from config.editing.round_trip.document import MERGE
-from config.editing.round_trip.source_map import SourceEntry, SourceMap
+from config.editing.round_trip.source_map import MERGE, SourceEntry, SourceMap
 from config.editing.round_trip.text_edits import Edit, Fragment
 from config.loading import placeholders
 
@@ -62,25 +61,27 @@ def build_fragment(data: Any, *, is_flow: bool = False) -> Fragment:
     )
 
 
-def merge_edits(found: SourceMap, entry: SourceEntry, old: Any, new: Any) -> list[Edit]:
+def merge_edits(
+    source_map: SourceMap, entry: SourceEntry, old: Any, new: Any
+) -> list[Edit]:
     """Return the edits that change an entry's value from `old` to `new`."""
     if is_same(old, new):
         return []
     value = entry.value
     edits = None
     if value.kind == "map" and isinstance(new, dict) and isinstance(old, dict):
-        edits = _merge_map(found, entry, old, new)
+        edits = _merge_map(source_map, entry, old, new)
     elif value.kind == "list" and isinstance(new, list) and isinstance(old, list):
-        edits = _merge_list(found, entry, old, new)
+        edits = _merge_list(source_map, entry, old, new)
     if edits is not None:
         return edits
     return text_edits.replace_value(
-        found, entry, build_fragment(new, is_flow=entry.is_in_flow)
+        source_map, entry, build_fragment(new, is_flow=entry.is_in_flow)
     )
 
 
 def _merge_map(
-    found: SourceMap, entry: SourceEntry, old: dict[str, Any], new: dict[str, Any]
+    source_map: SourceMap, entry: SourceEntry, old: dict[str, Any], new: dict[str, Any]
 ) -> list[Edit] | None:
     """Return the edits, or None if the whole map must be rewritten."""
     own = {
@@ -100,23 +101,23 @@ def _merge_map(
         return None
     if entry.value.is_flow and (added or dropped):
         return None
-    if not all(text_lines.is_indent(found.text, child.start) for child in dropped):
+    if not all(text_lines.is_indent(source_map.text, child.start) for child in dropped):
         return None
     edits = [
-        edit for child in dropped for edit in text_edits.remove_entry(found, child)
+        edit for child in dropped for edit in text_edits.remove_entry(source_map, child)
     ]
     for key, child in own.items():
         if key in new:
-            edits += merge_edits(found, child, old[key], new[key])
+            edits += merge_edits(source_map, child, old[key], new[key])
     for key in added:
         piece = build_fragment(new[key])
         after = remaining[-1] if entry.parent or dropped else None
-        edits += text_edits.insert_entry(found, entry, key, piece, after=after)
+        edits += text_edits.insert_entry(source_map, entry, key, piece, after=after)
     return edits
 
 
 def _merge_list(
-    found: SourceMap, entry: SourceEntry, old: list[Any], new: list[Any]
+    source_map: SourceMap, entry: SourceEntry, old: list[Any], new: list[Any]
 ) -> list[Edit] | None:
     """Return the edits, or None if the whole list must be rewritten."""
     items = entry.value.entries
@@ -126,23 +127,25 @@ def _merge_list(
     if entry.value.is_flow:
         if pairs != list(range(len(old))):
             return None
-        return _merge_items(found, items, old, new, pairs)
-    if not all(text_lines.is_indent(found.text, item.start) for item in items):
+        return _merge_items(source_map, items, old, new, pairs)
+    if not all(text_lines.is_indent(source_map.text, item.start) for item in items):
         return None
     matched = [index for index in pairs if index is not None]
     if matched and matched == sorted(matched) and pairs[: len(matched)] == matched:
-        edits = _merge_items(found, items, old, new, pairs)
+        edits = _merge_items(source_map, items, old, new, pairs)
         for index in sorted(set(range(len(old))) - set(matched)):
-            edits += text_edits.remove_entry(found, items[index])
+            edits += text_edits.remove_entry(source_map, items[index])
         for data in new[len(matched) :]:
             piece, after = build_fragment(data), items[matched[-1]]
-            edits += text_edits.insert_entry(found, entry, None, piece, after=after)
+            edits += text_edits.insert_entry(
+                source_map, entry, None, piece, after=after
+            )
         return edits
-    return [_reorder_edit(found, entry, old, new, pairs)]
+    return [_reorder_edit(source_map, entry, old, new, pairs)]
 
 
 def _merge_items(
-    found: SourceMap,
+    source_map: SourceMap,
     items: Sequence[SourceEntry],
     old: list[Any],
     new: list[Any],
@@ -152,7 +155,7 @@ def _merge_items(
         edit
         for data, index in zip(new, pairs, strict=True)
         if index is not None
-        for edit in merge_edits(found, items[index], old[index], data)
+        for edit in merge_edits(source_map, items[index], old[index], data)
     ]
 
 
@@ -163,22 +166,22 @@ def _match_entries(old: list[Any], new: list[Any]) -> list[int | None]:
         indexes_by_key.setdefault(matching_key(old[index]), []).append(index)
     pairs: list[int | None] = []
     for item in new:
-        found = indexes_by_key.get(matching_key(item))
-        pairs.append(found.pop() if found else None)
+        indexes = indexes_by_key.get(matching_key(item))
+        pairs.append(indexes.pop() if indexes else None)
     unmatched = set(range(len(old))).difference(pairs)
     if len(old) == len(new):
         # An entry that changed in place matches no other entry.
         pairs = [
             index
-            if found is None and index in unmatched and identity_of(new[index]) is None
-            else found
-            for index, found in enumerate(pairs)
+            if match is None and index in unmatched and identity_of(new[index]) is None
+            else match
+            for index, match in enumerate(pairs)
         ]
     return pairs
 
 
 def _reorder_edit(
-    found: SourceMap,
+    source_map: SourceMap,
     entry: SourceEntry,
     old: list[Any],
     new: list[Any],
@@ -189,9 +192,9 @@ def _reorder_edit(
     The comments just above an entry move with it; those of a removed entry stay with
     the next one.
     """
-    text, items = found.text, entry.value.entries
+    text, items = source_map.text, entry.value.entries
     column = text_lines.column(text, items[0].start)
-    first = _first_entry_start(found, entry)
+    first = _first_entry_start(source_map, entry)
     above: dict[int, str] = {}
     orphaned, at = "", first
     for index, item in enumerate(items):
@@ -200,23 +203,23 @@ def _reorder_edit(
         )
         orphaned = "" if index in pairs else comments_above
         above[index] = comments_above
-        at = text_lines.next_line_start(text, text_edits.entry_end(found, item))
+        at = text_lines.next_line_start(text, text_edits.entry_end(source_map, item))
     pieces = [
         text_lines.indent(text_edits.render_entry(None, build_fragment(data)), column)
         if pair is None
         else above[pair].lstrip("\n")
-        + _edited_lines(found, items[pair], old[pair], data)
+        + _edited_lines(source_map, items[pair], old[pair], data)
         for data, pair in zip(new, pairs, strict=True)
     ]
     if orphaned.strip():
         pieces.append(orphaned.strip("\n"))
-    gap = "\n\n" if text_edits.has_blank_lines_between(found, items) else "\n"
-    return (first, text_edits.entry_end(found, items[-1]), gap.join(pieces))
+    gap = "\n\n" if text_edits.has_blank_lines_between(source_map, items) else "\n"
+    return (first, text_edits.entry_end(source_map, items[-1]), gap.join(pieces))
 
 
-def _first_entry_start(found: SourceMap, entry: SourceEntry) -> int:
+def _first_entry_start(source_map: SourceMap, entry: SourceEntry) -> int:
     """Return the start of a list's first entry, with the comments just above it."""
-    text, dash = found.text, entry.value.entries[0].start
+    text, dash = source_map.text, entry.value.entries[0].start
     top, first = (
         text_lines.next_line_start(text, entry.mark),
         text_lines.line_start(text, dash),
@@ -229,12 +232,12 @@ def _first_entry_start(found: SourceMap, entry: SourceEntry) -> int:
     return first
 
 
-def _edited_lines(found: SourceMap, item: SourceEntry, old: Any, new: Any) -> str:
+def _edited_lines(source_map: SourceMap, item: SourceEntry, old: Any, new: Any) -> str:
     """Return an entry's own lines with the edits applied."""
-    start = text_lines.line_start(found.text, item.start)
-    end = text_edits.entry_end(found, item)
-    edits = merge_edits(found, item, old, new)
+    start = text_lines.line_start(source_map.text, item.start)
+    end = text_edits.entry_end(source_map, item)
+    edits = merge_edits(source_map, item, old, new)
     own_edits = [(a - start, b - start, piece) for a, b, piece in edits]
     return text_lines.normalize_line_breaks(
-        text_edits.apply_edits(found.text[start:end], own_edits)
+        text_edits.apply_edits(source_map.text[start:end], own_edits)
     )

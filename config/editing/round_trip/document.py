@@ -5,15 +5,18 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from config.editing.round_trip import source_map
-from config.editing.round_trip.source_map import SourceEntry, SourceMap
+from config.editing.round_trip.source_map import (
+    MERGE,
+    SourceEntry,
+    SourceMap,
+    build_source_map,
+)
 from config.loading import placeholders, reader
 from config.loading.constructor import ValueTree
 from config.loading.placeholders import VerbatimExpander
 from config.sections import Location
 
 BOM = "\ufeff"
-MERGE = source_map.MERGE
 
 AnchoredEntries = dict[str, list[SourceEntry]]
 Step = tuple[str | int, SourceEntry]
@@ -53,17 +56,17 @@ def parse_document(content: bytes, file: str = "") -> Document:
     """Return a content whose root is a map; raises `ConfigInvalid` for any other."""
     source, scan = reader.parse_with_scan(content, file)
     data = ValueTree(source, VerbatimExpander({})).value(source.root, ())
-    found = source_map.from_scan(source.text, scan)
-    anchored = _collect_anchored(found)
-    entries = _locate_entries(found, anchored)
+    source_map = build_source_map(source.text, scan)
+    anchored = _collect_anchored(source_map)
+    entries = _locate_entries(source_map, anchored)
     text = content.decode("utf-8-sig")
     mark = BOM if content.decode().startswith(BOM) else ""
-    return Document(content, text, file, found, data, mark, entries, anchored)
+    return Document(content, text, file, source_map, data, mark, entries, anchored)
 
 
-def _collect_anchored(found: SourceMap) -> AnchoredEntries:
+def _collect_anchored(source_map: SourceMap) -> AnchoredEntries:
     anchored: AnchoredEntries = defaultdict(list)
-    for entry in found.walk():
+    for entry in source_map.walk():
         if entry.value.anchor:
             anchored[entry.value.anchor].append(entry)
     return anchored
@@ -77,10 +80,10 @@ def _resolve_alias(alias: SourceEntry, anchored: AnchoredEntries) -> SourceEntry
 
 
 def _locate_entries(
-    found: SourceMap, anchored: AnchoredEntries
+    source_map: SourceMap, anchored: AnchoredEntries
 ) -> dict[Location, SourceEntry]:
-    located: dict[Location, SourceEntry] = {(): found.root}
-    pending: list[tuple[Location, SourceEntry]] = [((), found.root)]
+    located: dict[Location, SourceEntry] = {(): source_map.root}
+    pending: list[tuple[Location, SourceEntry]] = [((), source_map.root)]
     while pending:
         location, entry = pending.pop()
         for step, child in _child_steps(entry, anchored):
@@ -105,10 +108,10 @@ def _child_steps(entry: SourceEntry, anchored: AnchoredEntries) -> list[Step]:
         if child.name != MERGE
     ]
     merged = [
-        found
+        step
         for child in value.entries
         if child.name == MERGE
-        for found in _merged_steps(child, anchored)
+        for step in _merged_steps(child, anchored)
     ]
     return [*own, *merged]
 
@@ -117,6 +120,6 @@ def _merged_steps(entry: SourceEntry, anchored: AnchoredEntries) -> list[Step]:
     value = entry.value
     if value.kind == "list":
         return [
-            found for item in value.entries for found in _merged_steps(item, anchored)
+            step for item in value.entries for step in _merged_steps(item, anchored)
         ]
     return _child_steps(entry, anchored)

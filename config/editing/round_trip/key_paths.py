@@ -10,12 +10,12 @@ from config.sections import Location
 KeyPath = tuple[str, ...]
 
 
-def to_pointer(place: KeyPath) -> str:
+def to_pointer(key_path: KeyPath) -> str:
     """Return a path as text: `providers/openai`, a slash in a key as `~1`.
 
     Source: RFC 6901, without the leading slash.
     """
-    return "/".join(key.replace("~", "~0").replace("/", "~1") for key in place)
+    return "/".join(key.replace("~", "~0").replace("/", "~1") for key in key_path)
 
 
 def from_pointer(text: str) -> KeyPath:
@@ -24,17 +24,17 @@ def from_pointer(text: str) -> KeyPath:
     return tuple(key.replace("~1", "/").replace("~0", "~") for key in keys)
 
 
-def find_entry(doc: Document, place: KeyPath) -> SourceEntry | None:
+def find_entry(doc: Document, key_path: KeyPath) -> SourceEntry | None:
     """Return the entry at a path, or None."""
-    where = to_location(doc, place)
-    return None if where is None else doc.entries[where]
+    location = to_location(doc, key_path)
+    return None if location is None else doc.entries[location]
 
 
-def to_location(doc: Document, place: KeyPath) -> Location | None:
+def to_location(doc: Document, key_path: KeyPath) -> Location | None:
     """Return a path as a location in the data: list names become indexes."""
-    found: Location = ()
+    location: Location = ()
     data: Any = doc.data
-    for name in place:
+    for name in key_path:
         step: str | int | None = name
         if isinstance(data, list):
             named = [data_merge.identity_of(item) == f"name:{name}" for item in data]
@@ -43,15 +43,18 @@ def to_location(doc: Document, place: KeyPath) -> Location | None:
             step = None
         if step is None:
             return None
-        found, data = (*found, step), data[step]
-    return found if found in doc.entries else None
+        location, data = (*location, step), data[step]
+    return location if location in doc.entries else None
 
 
-def siblings_by_level(doc: Document, place: KeyPath) -> list[list[Any]]:
+def siblings_by_level(doc: Document, key_path: KeyPath) -> list[list[Any]]:
     """Return the siblings of a path at each of its levels."""
     levels = []
-    for depth in range(len(place)):
-        above, own = find_entry(doc, place[:depth]), find_entry(doc, place[: depth + 1])
+    for depth in range(len(key_path)):
+        above, own = (
+            find_entry(doc, key_path[:depth]),
+            find_entry(doc, key_path[: depth + 1]),
+        )
         siblings = doc.resolve_alias(above).value.entries if above else []
         others = [e for e in siblings if e is not own]
         levels.append(

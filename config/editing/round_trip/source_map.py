@@ -122,10 +122,10 @@ def parse_source_map(text: str) -> SourceMap:
     Raises `PatchError` if the text is not one YAML value, and `MarkedYAMLError` if it
     is not YAML. Aliases may refer to anchors outside the text.
     """
-    return from_scan(text, scanner.scan(text))
+    return build_source_map(text, scanner.scan(text))
 
 
-def from_scan(text: str, scan: Scan) -> SourceMap:
+def build_source_map(text: str, scan: Scan) -> SourceMap:
     """Return the source map of a text that is already scanned."""
     return SourceMap(text, _SourceMapBuilder(text, scan).root())
 

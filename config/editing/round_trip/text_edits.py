@@ -9,12 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from config.editing.round_trip import document, serializer, source_map, text_lines
+from config.editing.round_trip import document, serializer, text_lines
 from config.editing.round_trip.source_map import (
     PatchError,
     SourceEntry,
     SourceMap,
     SourceNode,
+    parse_source_map,
 )
 from config.loading import placeholders
 
@@ -45,7 +46,7 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
 
 
 def entry_text(
-    found: SourceMap, entry: SourceEntry, text: str, edits: Iterable[Edit] = ()
+    source_map: SourceMap, entry: SourceEntry, text: str, edits: Iterable[Edit] = ()
 ) -> str:
     """Return a value's own text, dedented, including the comments in it.
 
@@ -53,47 +54,49 @@ def entry_text(
     """
     if entry.value.is_empty:
         return ""
-    start, end = _lines(found, entry)
+    start, end = _lines(source_map, entry)
     own = [
         (a - start, b - start, new) for a, b, new in edits if start <= a and b <= end
     ]
     whole = text_lines.normalize_line_breaks(apply_edits(text[start:end], own))
-    return text_lines.dedent(whole, _left_edge(found, entry))
+    return text_lines.dedent(whole, _left_edge(source_map, entry))
 
 
-def entry_text_start(found: SourceMap, entry: SourceEntry) -> tuple[int, int]:
+def entry_text_start(source_map: SourceMap, entry: SourceEntry) -> tuple[int, int]:
     """Return where `entry_text` begins: its line from 1, and the columns removed."""
-    start, _ = _lines(found, entry)
-    line = len(text_lines.LINE_BREAK.findall(found.text, 0, start)) + 1
-    return line, _left_edge(found, entry)
+    start, _ = _lines(source_map, entry)
+    line = len(text_lines.LINE_BREAK.findall(source_map.text, 0, start)) + 1
+    return line, _left_edge(source_map, entry)
 
 
-def _lines(found: SourceMap, entry: SourceEntry) -> tuple[int, int]:
+def _lines(source_map: SourceMap, entry: SourceEntry) -> tuple[int, int]:
     """Return the span of a value, including the comments in it."""
-    text, value = found.text, entry.value
+    text, value = source_map.text, entry.value
     if not value.is_block:
         return value.start, value.end
-    end = text_lines.trailing_lines_end(text, value.end, _column(found, entry))
-    if _is_below(found, entry):
+    end = text_lines.trailing_lines_end(text, value.end, _column(source_map, entry))
+    if _is_below(source_map, entry):
         return text_lines.next_line_start(text, entry.mark), end
     return value.start, end
 
 
-def _is_below(found: SourceMap, entry: SourceEntry) -> bool:
+def _is_below(source_map: SourceMap, entry: SourceEntry) -> bool:
     """Return whether a value begins on a line below its key."""
-    return bool(text_lines.LINE_BREAK.search(found.text, entry.mark, entry.value.start))
+    return bool(
+        text_lines.LINE_BREAK.search(source_map.text, entry.mark, entry.value.start)
+    )
 
 
-def _column(found: SourceMap, entry: SourceEntry) -> int:
+def _column(source_map: SourceMap, entry: SourceEntry) -> int:
     """Return the column of a value's key or dash; -1 for the root value."""
-    return text_lines.column(found.text, entry.start) if entry.parent else -1
+    return text_lines.column(source_map.text, entry.start) if entry.parent else -1
 
 
-def _left_edge(found: SourceMap, entry: SourceEntry) -> int:
+def _left_edge(source_map: SourceMap, entry: SourceEntry) -> int:
     """Return the column where a value's lines begin."""
     if entry.value.is_block:
-        return text_lines.column(found.text, entry.value.start)
-    return max(_column(found, entry), 0)
+        return text_lines.column(source_map.text, entry.value.start)
+    return max(_column(source_map, entry), 0)
 
 
 # New values.
@@ -124,10 +127,10 @@ class Fragment:
 def parse_fragment(text: str) -> Fragment:
     """Return a text as a value; raises `PatchError` or `YAMLError`."""
     trimmed = _trim(text_lines.normalize_line_breaks(text))
-    found = source_map.parse_source_map(placeholders.hide(trimmed))
+    source_map = parse_source_map(placeholders.hide(trimmed))
     if MARKER.search(trimmed):
         raise PatchError("a value cannot contain a '---', '...' or '%' line")
-    return Fragment(trimmed, found.root.value)
+    return Fragment(trimmed, source_map.root.value)
 
 
 def _trim(text: str) -> str:
@@ -139,13 +142,15 @@ def _trim(text: str) -> str:
     return text_lines.dedent("\n".join(rows), min(edges, default=0))
 
 
-def replace_value(found: SourceMap, entry: SourceEntry, new: Fragment) -> list[Edit]:
+def replace_value(
+    source_map: SourceMap, entry: SourceEntry, new: Fragment
+) -> list[Edit]:
     """Return the edits that replace an entry's value."""
     if entry.is_in_flow:
         return [_replacement(entry, _as_flow(new))]
-    if entry.value.is_block or _is_below(found, entry):
-        return _replace_lines(found, entry, new)
-    return _replace_inline(found, entry, new)
+    if entry.value.is_block or _is_below(source_map, entry):
+        return _replace_lines(source_map, entry, new)
+    return _replace_inline(source_map, entry, new)
 
 
 def _replacement(entry: SourceEntry, text: str) -> Edit:
@@ -179,17 +184,21 @@ def _has_aliases(value: SourceNode) -> bool:
     return value.kind == "alias" or any(_has_aliases(e.value) for e in value.entries)
 
 
-def _replace_inline(found: SourceMap, entry: SourceEntry, new: Fragment) -> list[Edit]:
+def _replace_inline(
+    source_map: SourceMap, entry: SourceEntry, new: Fragment
+) -> list[Edit]:
     """Replace a value that follows its key on the same line."""
-    text, value = found.text, entry.value
+    text, value = source_map.text, entry.value
     if new.is_inline or new.is_literal:
-        return [_replacement(entry, _indent_hanging(found, entry, new))]
+        return [_replacement(entry, _indent_hanging(source_map, entry, new))]
     if entry.key is None:
-        body = text_lines.indent(new.text, _column(found, entry) + INDENT, hanging=True)
+        body = text_lines.indent(
+            new.text, _column(source_map, entry) + INDENT, hanging=True
+        )
         space = " " if value.start == entry.mark else ""
         return [(value.start, value.end, space + body)]
     insert_at = text_lines.line_end(text, value.end)
-    body = text_lines.indent(new.text, _column(found, entry) + INDENT)
+    body = text_lines.indent(new.text, _column(source_map, entry) + INDENT)
     start = value.start
     if not text[value.end : insert_at].strip():
         insert_at = value.end
@@ -197,8 +206,8 @@ def _replace_inline(found: SourceMap, entry: SourceEntry, new: Fragment) -> list
     return [(start, value.end, ""), (insert_at, insert_at, f"\n{body}")]
 
 
-def _indent_hanging(found: SourceMap, entry: SourceEntry, new: Fragment) -> str:
-    columns = max(_column(found, entry), 0)
+def _indent_hanging(source_map: SourceMap, entry: SourceEntry, new: Fragment) -> str:
+    columns = max(_column(source_map, entry), 0)
     if new.is_literal and not _is_indented(new.text):
         columns += INDENT
     return text_lines.indent(new.text, columns, hanging=True)
@@ -210,15 +219,17 @@ def _is_indented(text: str) -> bool:
     return bool(rows) and all(row.startswith(" ") for row in rows)
 
 
-def _replace_lines(found: SourceMap, entry: SourceEntry, new: Fragment) -> list[Edit]:
+def _replace_lines(
+    source_map: SourceMap, entry: SourceEntry, new: Fragment
+) -> list[Edit]:
     """Replace a value on its own lines, or one that begins at a dash."""
-    text, value = found.text, entry.value
-    column = _column(found, entry)
-    edge = _left_edge(found, entry) if value.is_block else column + INDENT
+    text, value = source_map.text, entry.value
+    column = _column(source_map, entry)
+    edge = _left_edge(source_map, entry) if value.is_block else column + INDENT
     if edge <= column and not _is_block_list(new.value):
         edge = column + INDENT
     end = text_lines.trailing_lines_end(text, value.end, column)
-    if not _is_below(found, entry):
+    if not _is_below(source_map, entry):
         return [(value.start, end, text_lines.indent(new.text, edge, hanging=True))]
     below = text_lines.next_line_start(text, entry.mark)
     if not (new.is_inline or new.is_literal):
@@ -229,7 +240,7 @@ def _replace_lines(found: SourceMap, entry: SourceEntry, new: Fragment) -> list[
         properties = PROPERTIES.match(text, start)
         start = properties.end() if properties else start
     if new.is_literal:
-        return [(start, end, f" {_indent_hanging(found, entry, new)}")]
+        return [(start, end, f" {_indent_hanging(source_map, entry, new)}")]
     return [(start, start, f" {new.text}".rstrip()), (key_line_end, end, "")]
 
 
@@ -237,7 +248,7 @@ def _is_block_list(value: SourceNode) -> bool:
     return value.is_block and value.kind == "list"
 
 
-def remove_entry(found: SourceMap, entry: SourceEntry) -> list[Edit]:
+def remove_entry(source_map: SourceMap, entry: SourceEntry) -> list[Edit]:
     """Return the edits that remove an entry and nothing around it."""
     parent = entry.parent
     if parent is None:
@@ -247,17 +258,17 @@ def remove_entry(found: SourceMap, entry: SourceEntry) -> list[Edit]:
         raise PatchError("the file would be empty")
     if len(siblings) == 1:
         empty = "{}" if parent.value.kind == "map" else "[]"
-        return replace_value(found, parent, parse_fragment(empty))
+        return replace_value(source_map, parent, parse_fragment(empty))
     index = siblings.index(entry)
     if entry.is_in_flow:
         if index + 1 < len(siblings):
             return [(entry.start, siblings[index + 1].start, "")]
         return [(siblings[index - 1].value.end, entry.value.end, "")]
-    text = found.text
+    text = source_map.text
     mark = text[text_lines.line_start(text, entry.start) : entry.start].strip(" ")
     if mark not in ("", "?"):
         return [(entry.start, siblings[index + 1].start, "")]
-    start, end = text_lines.line_start(text, entry.start), entry_end(found, entry)
+    start, end = text_lines.line_start(text, entry.start), entry_end(source_map, entry)
     if start == 0:
         return [(0, text_lines.next_line_start(text, end), "")]
     # Includes the preceding line break: another edit may append right after it.
@@ -300,15 +311,15 @@ def _owns_trailing_breaks(text: str, entries: Sequence[SourceEntry]) -> bool:
     return "+" in text[value.start : value.start + 3]
 
 
-def entry_end(found: SourceMap, entry: SourceEntry) -> int:
+def entry_end(source_map: SourceMap, entry: SourceEntry) -> int:
     """Return the end of an entry's last line, including the comments in it."""
     return text_lines.trailing_lines_end(
-        found.text, entry.value.end, _column(found, entry)
+        source_map.text, entry.value.end, _column(source_map, entry)
     )
 
 
 def insert_entry(
-    found: SourceMap,
+    source_map: SourceMap,
     parent: SourceEntry,
     name: str | None,
     new: Fragment,
@@ -326,14 +337,14 @@ def insert_entry(
         return [(last, last, f", {key}{_as_flow(new)}")]
     entry = render_entry(name, new)
     if not value.is_block:
-        return replace_value(found, parent, parse_fragment(entry))
+        return replace_value(source_map, parent, parse_fragment(entry))
     last_entry = after or value.entries[-1]
-    column = text_lines.column(found.text, value.entries[0].start)
+    column = text_lines.column(source_map.text, value.entries[0].start)
     body = text_lines.indent(entry, column)
     if parent.parent is None and after is None:
-        return [_append_edit(found, last_entry, body)]
-    gap = "\n" if has_blank_lines_between(found, value.entries) else ""
-    end = entry_end(found, last_entry)
+        return [_append_edit(source_map, last_entry, body)]
+    gap = "\n" if has_blank_lines_between(source_map, value.entries) else ""
+    end = entry_end(source_map, last_entry)
     return [(end, end, f"\n{gap}{body}")]
 
 
@@ -350,20 +361,22 @@ def render_entry(name: str | None, new: Fragment) -> str:
     return f"{key}\n{text_lines.indent(new.text, INDENT)}"
 
 
-def has_blank_lines_between(found: SourceMap, entries: Sequence[SourceEntry]) -> bool:
+def has_blank_lines_between(
+    source_map: SourceMap, entries: Sequence[SourceEntry]
+) -> bool:
     """Return whether there are empty lines between entries."""
     if len(entries) < 2:
         return False
-    between = found.text[entries[-2].value.end : entries[-1].start]
+    between = source_map.text[entries[-2].value.end : entries[-1].start]
     return any(
         not row.strip()
         for row in text_lines.normalize_line_breaks(between).split("\n")[1:-1]
     )
 
 
-def _append_edit(found: SourceMap, last: SourceEntry, body: str) -> Edit:
-    text = found.text
-    end = entry_end(found, last)
+def _append_edit(source_map: SourceMap, last: SourceEntry, body: str) -> Edit:
+    text = source_map.text
+    end = entry_end(source_map, last)
     if not DOCUMENT_END.search(text_lines.normalize_line_breaks(text[end:])):
         end = text_lines.line_end(text, len(text.rstrip()))
     return (end, end, f"\n\n{body}")

@@ -78,10 +78,10 @@ async def _resource_metadata(
     """Return the server's metadata (RFC 9728), or None if it publishes none."""
     for document_url in resource_metadata_urls(metadata_url, url):
         check_secret_url(server, document_url, near=url)
-        answer = await http.get(server, document_url)
+        response = await http.get(server, document_url)
         try:
             found = ProtectedResourceMetadata.model_validate(
-                _parse_document(server, answer)
+                _parse_document(server, response)
             )
         except ValidationError:
             continue
@@ -103,9 +103,9 @@ async def _issuer_metadata(
     """Return an issuer's metadata (RFC 8414), or None if it publishes none."""
     for document_url in issuer_metadata_urls(issuer, url):
         check_secret_url(server, document_url, near=url)
-        answer = await http.get(server, document_url)
+        response = await http.get(server, document_url)
         try:
-            found = OAuthMetadata.model_validate(_parse_document(server, answer))
+            found = OAuthMetadata.model_validate(_parse_document(server, response))
         except ValidationError:
             continue
         # The publisher of one host must not speak for another issuer (RFC 8414 §3.3).
@@ -119,14 +119,15 @@ async def _issuer_metadata(
     return None
 
 
-def _parse_document(server: str, answer: OAuthResponse) -> dict[str, object]:
+def _parse_document(server: str, response: OAuthResponse) -> dict[str, object]:
     """Return a document, empty if missing; raises if the response is invalid."""
-    if answer.status >= 500:
+    if response.status >= 500:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': {answer.url} answered with status {answer.status}",
+            f"mcp server '{server}': {response.url} answered with status "
+            f"{response.status}",
             provider=server,
         )
-    return (answer.json() or {}) if answer.status == 200 else {}
+    return (response.json() or {}) if response.status == 200 else {}
 
 
 def _build_authorization_server(

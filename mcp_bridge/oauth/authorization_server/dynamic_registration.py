@@ -91,18 +91,18 @@ async def _post_registration(
     request: dict[str, object],
 ) -> OAuthClientInformationFull:
     """Send the request; return the provider's registration."""
-    answer = await http.post(server, url, json=request)
-    if answer.status not in (200, 201):
-        error, description = parse_error(answer)
+    response = await http.post(server, url, json=request)
+    if response.status not in (200, 201):
+        error, description = parse_error(response)
         raise AuthServerRefused(
             f"mcp server '{server}': {provider.issuer} refused the registration with "
-            f"status {answer.status}: {description}",
+            f"status {response.status}: {description}",
             error=error,
             description=description,
             provider=server,
         )
     try:
-        return OAuthClientInformationFull.model_validate(answer.json())
+        return OAuthClientInformationFull.model_validate(response.json())
     except ValidationError as exc:
         raise AuthServerReplyInvalid(
             f"mcp server '{server}': {provider.issuer} sent an invalid registration "

@@ -51,10 +51,10 @@ class OAuthHttpClient:
         """Read a document; follow a few redirects that stay on https."""
         for _ in range(MAX_REDIRECTS):
             headers = {"Accept": "application/json"}
-            answer = await self._send(server, "GET", url, headers=headers)
-            target = answer.headers.get("Location", "")
-            if answer.status not in (301, 302, 303, 307, 308) or not target:
-                return answer
+            response = await self._send(server, "GET", url, headers=headers)
+            target = response.headers.get("Location", "")
+            if response.status not in (301, 302, 303, 307, 308) or not target:
+                return response
             target = urljoin(url, target)
             if urlsplit(target).scheme != urlsplit(url).scheme:
                 raise AuthServerReplyInvalid(

@@ -66,8 +66,8 @@ async def is_client_known(http: OAuthHttpClient, client: RegisteredClient) -> bo
     that this server never receives.
     """
     form = {"grant_type": "refresh_token", "refresh_token": "none"}
-    answer = await _post(http, client, form)
-    return parse_error(answer)[0] != "invalid_client"
+    response = await _post(http, client, form)
+    return parse_error(response)[0] != "invalid_client"
 
 
 async def revoke_token(
@@ -80,10 +80,10 @@ async def revoke_token(
         await _post(http, client, form, endpoint=endpoint, with_resource=False)
 
 
-def parse_error(answer: OAuthResponse) -> tuple[str, str]:
+def parse_error(response: OAuthResponse) -> tuple[str, str]:
     """Return a provider's error code, and its description for users."""
-    content = answer.json() or {}
-    error = to_single_line(content.get("error")) or f"status {answer.status}"
+    content = response.json() or {}
+    error = to_single_line(content.get("error")) or f"status {response.status}"
     return error, to_single_line(content.get("error_description")) or error
 
 
@@ -124,12 +124,12 @@ def _basic_auth(client_id: str, secret: str) -> str:
 
 
 def _parse_tokens(
-    client: RegisteredClient, answer: OAuthResponse, now: datetime
+    client: RegisteredClient, response: OAuthResponse, now: datetime
 ) -> NewTokens:
-    content = answer.json()
+    content = response.json()
     # Some providers (GitHub) send errors with status 200.
-    if answer.status != 200 or (content is not None and "error" in content):
-        error, description = parse_error(answer)
+    if response.status != 200 or (content is not None and "error" in content):
+        error, description = parse_error(response)
         raise AuthServerRefused(
             f"mcp server '{client.server}': the sign-in provider issued no token: "
             f"{description}",
