@@ -28,9 +28,8 @@ from providers.resilience.error_mapping import (
     from_error_object,
     malformed_reply,
 )
-from providers.wires import tool_images, usage_parsing
+from providers.wires import openai_usage, tool_images
 from providers.wires.tool_call_deltas import ToolCallReader
-from providers.wires.usage_parsing import parse_count
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -358,48 +357,4 @@ class OpenAIReader:
         self._reason = FINISH_REASONS.get(word, "stop")
 
     def _read_usage(self, chunk: dict[str, Any]) -> None:
-        raw = chunk.get("usage") or _mapping_or_empty(chunk.get("x_groq")).get("usage")
-        self._usage = parse_usage(raw) or self._usage
-
-
-def parse_usage(raw: Any) -> Usage | None:
-    """Return the usage in our terms, None without valid counts.
-
-    `prompt_tokens` includes what was cached. Gemini and xAI leave the thinking out
-    of `completion_tokens` and count it in `total_tokens`, where it is billed.
-    """
-    counts = _mapping_or_empty(raw)
-    prompt = parse_count(counts.get("prompt_tokens"))
-    completion = parse_count(counts.get("completion_tokens"))
-    hidden = 0
-    if prompt is not None:
-        total = parse_count(counts.get("total_tokens")) or 0
-        hidden = max(0, total - prompt - (completion or 0))
-    read, written = _cached_tokens(counts)
-    details = _mapping_or_empty(counts.get("completion_tokens_details"))
-    return usage_parsing.build_usage(
-        prompt,
-        completion + hidden if completion is not None else hidden or None,
-        cache_read=read,
-        cache_write=written,
-        reasoning=max(hidden, parse_count(details.get("reasoning_tokens")) or 0),
-    )
-
-
-def _cached_tokens(counts: Mapping[str, Any]) -> tuple[int, int]:
-    """Return how much of a prompt was read from a cache, and written to one.
-
-    DeepSeek and Moonshot name the tokens read in their own ways.
-    """
-    details = _mapping_or_empty(counts.get("prompt_tokens_details"))
-    candidates = (
-        details.get("cached_tokens"),
-        counts.get("prompt_cache_hit_tokens"),
-        counts.get("cached_tokens"),
-    )
-    read = next((n for n in map(parse_count, candidates) if n is not None), 0)
-    return read, parse_count(details.get("cache_write_tokens")) or 0
-
-
-def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+        self._usage = openai_usage.find_usage(chunk) or self._usage

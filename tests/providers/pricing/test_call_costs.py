@@ -18,7 +18,7 @@ from providers.pricing import call_costs
 from providers.pricing.config import PRICES, Price
 from providers.resilience.error_mapping import ProviderSource
 from providers.wires.anthropic import AnthropicWire
-from providers.wires.openai import parse_usage as openai_usage
+from providers.wires.openai_usage import parse_usage as openai_usage
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 MICRO = Decimal(1_000_000)

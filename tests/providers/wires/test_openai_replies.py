@@ -13,7 +13,7 @@ from core.events import (
 )
 from core.messages import Reasoning
 from providers.errors import BrokenReply, Overloaded
-from providers.wires.openai import parse_usage
+from providers.wires.openai_usage import parse_usage
 from tests.providers.conftest import collect_events, model_request
 from tests.providers.wires.openai_samples import (
     chunk,
