@@ -38,8 +38,8 @@ def test_tasks_are_listed_newest_first(user, user_id):
     assert [line.split()[0] for line in lines] == [str(second.pk), str(first.pk)]
     assert lines[0].endswith("errored    agent   assistant  It broke.")
     assert lines[1].endswith("queued     agent   assistant  Find out. Now.")
-    run("list", "--user", user, "--state", "done", remark="no tasks found")
-    more = "there are more tasks: raise --limit to list them"
+    run("list", "--user", user, "--state", "done", remark="no matching tasks")
+    more = "there are more tasks; raise --limit to list them"
     assert str(second.pk) in run("list", "--user", user, "--limit", "1", remark=more)
 
 

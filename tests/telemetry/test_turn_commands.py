@@ -76,7 +76,7 @@ def test_list_can_be_filtered(name, owner):
 
 
 def test_empty_list_says_so(name):
-    assert run("turns", user=name, remark="no recorded turn matches") == []
+    assert run("turns", user=name, remark="no matching turns") == []
 
 
 def test_limit_of_zero_is_refused():

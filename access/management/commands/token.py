@@ -130,7 +130,7 @@ def _declare_create(parser: ArgumentParser) -> None:
         "--agent",
         metavar="NAME",
         action="append",
-        help="An agent that it may call; repeatable. All agents by default.",
+        help="An agent that it may call; repeatable (default: all agents).",
     )
 
 

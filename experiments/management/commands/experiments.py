@@ -21,12 +21,15 @@ class Command(DatabaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "name", metavar="NAME", nargs="?", help="Show the details of this one."
+            "name",
+            metavar="NAME",
+            nargs="?",
+            help="Show the details of this experiment.",
         )
         parser.add_argument(
             "--since",
-            help="Count turns and scores since then, such as 7d or 2026-11-01. "
-            "Default: a bandit's window; all for others.",
+            help="Count turns and scores since then, such as 7d or 2026-11-01 "
+            "(default: a bandit's window; all for others).",
         )
         parser.add_argument("--json", action="store_true", help="Print JSON.")
 

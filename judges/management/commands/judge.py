@@ -47,14 +47,14 @@ class Command(DatabaseCommand):
         parser.add_argument(
             "--since",
             default=SINCE,
-            help=f"Start of the period, such as 7d or 2026-11-01. Default: {SINCE}.",
+            help=f"Start of the period, such as 7d or 2026-11-01 (default: {SINCE}).",
         )
-        parser.add_argument("--until", help="End of the period. Default: now.")
+        parser.add_argument("--until", help="End of the period (default: now).")
         parser.add_argument(
             "--agent",
             metavar="NAME",
-            help="The agent whose replies are judged. Default: all agents that list "
-            "the judge.",
+            help="The agent whose replies are judged (default: all agents that "
+            "list the judge).",
         )
         parser.add_argument(
             "--limit", type=int, metavar="N", help="Judge only the newest N replies."
@@ -64,7 +64,7 @@ class Command(DatabaseCommand):
             type=float,
             default=1.0,
             metavar="SHARE",
-            help="The share of replies to judge, from 0 to 1. Default: 1.",
+            help="The share of replies to judge, from 0 to 1 (default: 1).",
         )
         parser.add_argument(
             "--retry", action="store_true", help="Include replies that failed before."

@@ -21,14 +21,18 @@ class Command(DatabaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--agent", metavar="NAME", help="Only this agent.")
-        parser.add_argument("--judge", metavar="NAME", help="Only this judge.")
         parser.add_argument(
-            "--experiment", metavar="NAME", help="Only variants of this one."
+            "--agent", metavar="NAME", help="Only scores of this agent's replies."
+        )
+        parser.add_argument(
+            "--judge", metavar="NAME", help="Only scores of this judge."
+        )
+        parser.add_argument(
+            "--experiment", metavar="NAME", help="Only the variants of this experiment."
         )
         parser.add_argument(
             "--since",
-            help="Start of the period, such as 7d or 2026-11-01. Default: all.",
+            help="Start of the period, such as 7d or 2026-11-01 (default: all).",
         )
         parser.add_argument("--json", action="store_true", help="Print JSON.")
 

@@ -25,7 +25,7 @@ class Command(UserCommand):
             "-o",
             "--output",
             metavar="FILE",
-            help="Write to this file, readable only by you. Default: the terminal.",
+            help="Write to this file, readable only by you (default: the terminal).",
         )
 
     def handle(self, **options: Any) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from django.conf import settings
 from django.core.management.base import CommandParser
 
 from access.audit import audit_events
+from config.management.database_command import ask_confirmation
 from processes.errors import AlreadyRunning, ResetRefused
 from processes.server.base_command import ProcessCommand
 from processes.supervision import pidfile, state_directory
@@ -54,7 +54,7 @@ class Command(ProcessCommand):
         self.stdout.write("This permanently deletes:")
         for path in files:
             self.stdout.write(f"  {describe_path(path)}")
-        if ask and not self._is_confirmed():
+        if ask and not ask_confirmation("delete them"):
             self.stdout.write("nothing was deleted")
             return
         for path in files:
@@ -64,11 +64,6 @@ class Command(ProcessCommand):
                 path.unlink(missing_ok=True)
         self.stdout.write("deleted")
         log_reset(state_directory.current_state().log)
-
-    def _is_confirmed(self) -> bool:
-        if not sys.stdin.isatty():
-            raise ResetRefused("there is no terminal for a confirmation: pass -y")
-        return input("Type 'yes' to continue: ").strip().lower() in ("y", "yes")
 
 
 def log_reset(log: Path) -> None:

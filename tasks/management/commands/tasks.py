@@ -74,9 +74,9 @@ class Command(DatabaseCommand):
         for task in tasks:
             self.stdout.write(terminal.task_line(task))
         if not tasks:
-            self.write_note("no tasks found")
+            self.write_note("no matching tasks")
         elif has_more:
-            self.write_note("there are more tasks: raise --limit to list them")
+            self.write_note("there are more tasks; raise --limit to list them")
 
     def _show(self, task: dict[str, Any], options: dict[str, Any]) -> None:
         if options["json"]:
@@ -146,7 +146,7 @@ def _declare_list(parser: ArgumentParser) -> None:
         "--limit",
         type=int,
         default=DEFAULT_LIMIT,
-        help=f"Maximum number of tasks; {DEFAULT_LIMIT} by default.",
+        help=f"Maximum number of tasks (default: {DEFAULT_LIMIT}).",
     )
 
 

@@ -26,7 +26,7 @@ class Command(DatabaseCommand):
         parser.add_argument(
             "--since",
             default=SINCE,
-            help=f"Start of the period, such as 7d or 2026-11-01. Default: {SINCE}.",
+            help=f"Start of the period, such as 7d or 2026-11-01 (default: {SINCE}).",
         )
         parser.add_argument("--json", action="store_true", help="Print JSON.")
 

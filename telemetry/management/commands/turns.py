@@ -32,7 +32,7 @@ class Command(DatabaseCommand):
             "--limit",
             type=int,
             default=DEFAULT_LIMIT,
-            help=f"Maximum number of turns. Default: {DEFAULT_LIMIT}.",
+            help=f"Maximum number of turns (default: {DEFAULT_LIMIT}).",
         )
 
     def handle(self, **options: Any) -> None:
@@ -52,6 +52,6 @@ class Command(DatabaseCommand):
         for turn in page:
             self.stdout.write(terminal.turn_line(turn))
         if not page:
-            self.write_note("no recorded turn matches")
+            self.write_note("no matching turns")
         elif has_more:
             self.write_note("there are more turns; raise --limit to list them")
