@@ -42,9 +42,9 @@ class SpendTotal(BaseModel):
     output_tokens: int
     cost_usd: float = Field(description="Without the unpriced calls.")
     judgements: int
-    unknown_turns: int | None = Field(None, description="Turns without a price.")
-    unknown_calls: int | None = None
-    unknown_judgements: int
+    unpriced_turns: int | None = Field(None, description="Turns without a price.")
+    unpriced_calls: int | None = None
+    unpriced_judgements: int
 
 
 class SpendRow(SpendTotal):
@@ -134,9 +134,9 @@ def _csv_response(
         *name,
         "kind",
         unit,
-        f"unknown_{unit}",
+        f"unpriced_{unit}",
         "judgements",
-        "unknown_judgements",
+        "unpriced_judgements",
         "input_tokens",
         "output_tokens",
         "cost_usd",
@@ -147,9 +147,9 @@ def _csv_response(
             *(names.get(each.key or "", "") for _ in name),
             "judges" if each.judgements else "turns",
             each.turns,
-            each.unknown,
+            each.unpriced,
             each.judgements,
-            each.unknown_judgements,
+            each.unpriced_judgements,
             each.input_tokens,
             each.output_tokens,
             money.format_usd(each.micro_usd),
@@ -200,7 +200,7 @@ def _table_row(
     by: Dimension, total: CostTotal, names: Mapping[str, str], highest: int
 ) -> dict[str, Any]:
     key = total.key or ""
-    is_unknown = not total.micro_usd and (total.unknown or total.unknown_judgements)
+    is_unknown = not total.micro_usd and (total.unpriced or total.unpriced_judgements)
     return {
         "key": names.get(key) or key,
         "id": key,
@@ -223,8 +223,8 @@ def build_chart(days: Sequence[CostTotal], since: datetime, now: datetime) -> Ba
     """Return a bar for each day, with turns and judges together."""
     costs: dict[str, tuple[int, int]] = {}
     for each in days:
-        known, unknown = costs.get(each.key or "", (0, 0))
-        costs[each.key or ""] = known + each.micro_usd, unknown + each.unknown
+        priced, unpriced = costs.get(each.key or "", (0, 0))
+        costs[each.key or ""] = priced + each.micro_usd, unpriced + each.unpriced
     first = max(since.date(), now.date() - MAX_CHART_PERIOD)
     count = (now.date() - first).days + 1
     # No label at the end, where there is no room for it.

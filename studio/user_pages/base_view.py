@@ -110,7 +110,7 @@ def load_user_summary(user_id: UserId) -> dict[str, Any]:
         "facts": stored.facts,
         "turns": used.turns,
         "spent_micro_usd": used.micro_usd,
-        "unpriced_turns": used.unknown,
+        "unpriced_turns": used.unpriced,
         "scores": [asdict(mean) for mean in judged_by_user.mean_scores(user_id)],
         "limits": [
             {

@@ -108,7 +108,7 @@ def _add_figures(
                 "facts": facts[user.user_id].get("active", 0),
                 "turns": totals.turns,
                 "spent_micro_usd": totals.micro_usd,
-                "unpriced_turns": totals.unknown,
+                "unpriced_turns": totals.unpriced,
             }
         )
     return rows

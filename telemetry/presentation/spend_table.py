@@ -55,19 +55,19 @@ def _label(total: CostTotal, names: Mapping[str, str]) -> str:
 
 
 def _cells(total: CostTotal, unit: str) -> list[str]:
-    unknown = _unknown_counts(total, unit)
-    is_known = not unknown or total.micro_usd
+    unpriced = _unpriced_counts(total, unit)
+    is_known = not unpriced or total.micro_usd
     return [
         f"{total.turns:,}" if total.turns or not total.judgements else NO_VALUE,
         f"{total.input_tokens:,}",
         f"{total.output_tokens:,}",
         f"${money.format_usd(total.micro_usd)}" if is_known else "unknown",
-        f"cost unknown for {unknown}" if unknown else "",
+        f"cost unknown for {unpriced}" if unpriced else "",
     ]
 
 
-def _unknown_counts(total: CostTotal, unit: str) -> str:
-    counts = {unit: total.unknown, "judgements": total.unknown_judgements}
+def _unpriced_counts(total: CostTotal, unit: str) -> str:
+    counts = {unit: total.unpriced, "judgements": total.unpriced_judgements}
     return " and ".join(
         f"{count} {noun.removesuffix('s') if count == 1 else noun}"
         for noun, count in counts.items()
@@ -109,7 +109,7 @@ def _total_as_json(total: CostTotal, unit: str) -> dict[str, Any]:
     fields = asdict(total)
     del fields["key"]
     fields[unit] = fields.pop("turns")
-    fields[f"unknown_{unit}"] = fields.pop("unknown")
+    fields[f"unpriced_{unit}"] = fields.pop("unpriced")
     fields["cost_usd"] = turn_serializers.to_usd(fields.pop("micro_usd"))
     return fields
 

@@ -28,7 +28,7 @@ CALLS_KEYS: dict[Dimension, tuple[str, ...]] = {
 
 TURNS_SUMS: dict[str, Any] = {
     "turns": Count("id"),
-    "unknown": Count("id", filter=Q(cost_micro_usd=None)),
+    "unpriced": Count("id", filter=Q(cost_micro_usd=None)),
     "input_sum": Sum("input_tokens"),
     "output_sum": Sum("output_tokens"),
     "cost_sum": Sum("known_cost_micro_usd"),
@@ -37,7 +37,7 @@ TURNS_SUMS: dict[str, Any] = {
 CALLS_SUMS: dict[str, Any] = {
     "calls": Count("id"),
     # A failed call has no usage; a call with usage and no cost has no known price.
-    "unknown": Count("id", filter=Q(cost_micro_usd=None, input_tokens__isnull=False)),
+    "unpriced": Count("id", filter=Q(cost_micro_usd=None, input_tokens__isnull=False)),
     "input_sum": Sum("input_tokens"),
     "output_sum": Sum("output_tokens"),
     "cost_sum": Sum("cost_micro_usd"),
@@ -54,7 +54,7 @@ JUDGES_KEYS: dict[Dimension, Any] = {
 
 JUDGES_SUMS = {
     "judgements": Count("id"),
-    "unknown_judgements": Count("id", filter=Q(cost_micro_usd=None)),
+    "unpriced_judgements": Count("id", filter=Q(cost_micro_usd=None)),
     "input_sum": Sum("input_tokens"),
     "output_sum": Sum("output_tokens"),
     "cost_sum": Sum("cost_micro_usd"),
@@ -69,7 +69,7 @@ class CostTotal:
     """None for turns without a key, such as a token, and for the total."""
     turns: int
     """Turns with model calls; for a model or a provider, its calls."""
-    unknown: int
+    unpriced: int
     """Those whose cost is not fully known."""
     input_tokens: int
     output_tokens: int
@@ -77,7 +77,7 @@ class CostTotal:
     """The known part."""
     judgements: int = 0
     """Number of judged replies, for judges and for the total."""
-    unknown_judgements: int = 0
+    unpriced_judgements: int = 0
     """Those whose cost is unknown."""
 
 
@@ -216,23 +216,23 @@ def _judge_expenses(since: datetime) -> QuerySet[Expense]:
 
 
 def _judge_total(
-    key: Any, judgements: int, unknown_judgements: int, *sums: Any, **named: Any
+    key: Any, judgements: int, unpriced_judgements: int, *sums: Any, **named: Any
 ) -> CostTotal:
     return replace(
         _turn_total(key, 0, 0, *sums, **named),
         judgements=judgements,
-        unknown_judgements=unknown_judgements,
+        unpriced_judgements=unpriced_judgements,
     )
 
 
 def _turn_total(
     key: Any,
     turns: int,
-    unknown: int,
+    unpriced: int,
     input_sum: int | None,
     output_sum: int | None,
     cost_sum: int | None,
 ) -> CostTotal:
     # An empty sum is null; PostgreSQL's sums of bigint are decimals.
     sums = (int(value or 0) for value in (input_sum, output_sum, cost_sum))
-    return CostTotal(None if key is None else str(key), turns, unknown, *sums)
+    return CostTotal(None if key is None else str(key), turns, unpriced, *sums)

@@ -18,7 +18,7 @@ class UserTotals:
     """The usage of a user's turns."""
 
     turns: int = 0
-    unknown: int = 0
+    unpriced: int = 0
     """Those whose cost is unknown."""
     micro_usd: int = 0
     """The known part."""
@@ -30,7 +30,7 @@ NO_TURNS = UserTotals()
 
 AGGREGATES = {
     "turns": Count("id"),
-    "unknown": Count("id", filter=Q(cost_micro_usd=None)),
+    "unpriced": Count("id", filter=Q(cost_micro_usd=None)),
     "micro_usd": Sum("known_cost_micro_usd"),
     "first_at": Min("started_at"),
     "last_at": Max("started_at"),
@@ -59,13 +59,13 @@ def user_totals(user_id: UserId) -> UserTotals:
 
 def _user_totals(
     turns: int,
-    unknown: int,
+    unpriced: int,
     micro_usd: int | None,
     first_at: datetime,
     last_at: datetime,
 ) -> UserTotals:
     # PostgreSQL's sums of bigint are decimals.
-    return UserTotals(turns, unknown, int(micro_usd or 0), first_at, last_at)
+    return UserTotals(turns, unpriced, int(micro_usd or 0), first_at, last_at)
 
 
 def recent_failed_turns() -> QuerySet[Turn]:

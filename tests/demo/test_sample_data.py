@@ -88,9 +88,9 @@ def test_costs_are_priced_like_real_turns():
     }
     priced = totals["front-desk-warm"]
     assert priced.micro_usd > 0
-    assert not priced.unknown
+    assert not priced.unpriced
     # A model without a price.
-    assert totals["school-desk"].unknown
+    assert totals["school-desk"].unpriced
     calls = ModelCall.objects.filter(turn__user_id__in=ids())
     assert not calls.filter(error=None, input_tokens=None).exists()
     assert Expense.objects.filter(spent_at__gt=NOW - timedelta(days=13)).exists()

@@ -64,7 +64,7 @@ def test_spend_is_grouped_by_agent_day_user_model_and_token(script, agent):
     data = ok(script.get(SPEND))
     assert data["by"] == "agent"
     mine = line(data, "agent", agent)
-    assert (mine["turns"], mine["unknown_turns"], mine["cost_usd"]) == (2, 1, 1.25)
+    assert (mine["turns"], mine["unpriced_turns"], mine["cost_usd"]) == (2, 1, 1.25)
     by_user = ok(script.get(SPEND, params={"by": "user"}))
     assert line(by_user, "user", str(turn.user_id))["cost_usd"] == 1.25
     by_token = ok(script.get(SPEND, params={"by": "token", "since": "1h"}))
@@ -99,9 +99,9 @@ def test_csv_export_escapes_formulas(script, agent):
         "agent": agent,
         "kind": "turns",
         "turns": "2",
-        "unknown_turns": "1",
+        "unpriced_turns": "1",
         "judgements": "0",
-        "unknown_judgements": "0",
+        "unpriced_judgements": "0",
         "input_tokens": "2000",
         "output_tokens": "20",
         "cost_usd": "1.250000",
