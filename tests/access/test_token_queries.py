@@ -122,10 +122,15 @@ def test_token_line_shows_all_terms(principal):
     )
     result = TokenUsage(row, "active", 3_100_000, 40_000, 1, NOW)
     assert re.split(" {2,}", formatting.token_line(result)) == [
-        *(row.id.hex[:8], "active", "ci", "$20.00 / month"),
+        row.id.hex[:8],
+        "active",
+        "ci",
+        "$20.00 / month",
         "spent $0.04 this month, $3.10 total + 1 turn of unknown price",
-        *(f"[{principal}]", "last used 2026-11-21 12:00"),
-        *("expires 2026-11-21 13:00", "agents: coder, writer"),
+        f"[{principal}]",
+        "last used 2026-11-21 12:00",
+        "expires 2026-11-21 13:00",
+        "agents: coder, writer",
     ]
 
 

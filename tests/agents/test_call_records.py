@@ -38,7 +38,9 @@ async def test_every_call_is_recorded(take, fake, stream):
     first, add, shut, second, look = record
     assert isinstance(first, ModelCall)
     assert (first.provider, first.model, first.finish_reason) == (
-        *("p", "m", "tool_calls"),
+        "p",
+        "m",
+        "tool_calls",
     )
     assert first.usage is not None
     assert first.seconds is not None

@@ -137,7 +137,9 @@ async def test_client_call_after_own_calls_keeps_them(take, fake):
     fake.call_tool("look", {})
     events = await take(Tool("add"), client_tools=[LOOK])
     assert [message.role for message in exchange(events)] == [
-        *("assistant", "tool", "assistant")
+        "assistant",
+        "tool",
+        "assistant",
     ]
 
 

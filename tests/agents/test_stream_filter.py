@@ -21,8 +21,10 @@ def test_text_after_a_silent_round_is_separated():
 def test_deltas_before_the_name_are_buffered():
     screen = ToolCallFilter({"look"})
     pieces = [
-        *(ToolCallDelta(3, id="c"), ToolCallDelta(3, arguments='{"a"')),
-        *(ToolCallDelta(3, name="look"), ToolCallDelta(3, arguments=": 1}")),
+        ToolCallDelta(3, id="c"),
+        ToolCallDelta(3, arguments='{"a"'),
+        ToolCallDelta(3, name="look"),
+        ToolCallDelta(3, arguments=": 1}"),
     ]
     passed = [list(screen.filter(piece)) for piece in pieces]
     assert list(map(len, passed)) == [0, 0, 3, 1]

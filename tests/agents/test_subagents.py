@@ -32,7 +32,10 @@ def critic(fake, *, depth=1, open_tools=None, **fields) -> Subagent:
     agent = AgentConfig.model_validate({**CRITIC, **fields})
     models = [fallback_chain.primary_model(agent, fake.provider("openai"))]
     return Subagent(
-        *(agent.name, agent.purpose, answering(agent, models), open_tools or none),
+        agent.name,
+        agent.purpose,
+        answering(agent, models),
+        open_tools or none,
         depth=depth,
         user="u",
     )
@@ -91,7 +94,9 @@ async def test_subagent_sees_only_its_preamble_and_the_message(take, fake):
 def test_purpose_is_the_tool_description(fake, purpose, told):
     tool = critic(fake, purpose=purpose)
     assert (tool.name, tool.target, tool.description) == (
-        *("resume_critic", "resume critic", told),
+        "resume_critic",
+        "resume critic",
+        told,
     )
 
 

@@ -44,15 +44,15 @@ def test_longer_overlapping_secret_is_redacted_whole():
 
 
 GUESSABLE = [
-    *(
-        "",
-        " ",
-        "secret",
-        "12345678",
-        "hunter22hunter22",
-        "correct horse battery staple",
-    ),
-    *("MeinHundHeisstRexUndIstLieb", 'quo"ted pass/wörd', "first line\nsecond line"),
+    "",
+    " ",
+    "secret",
+    "12345678",
+    "hunter22hunter22",
+    "correct horse battery staple",
+    "MeinHundHeisstRexUndIstLieb",
+    'quo"ted pass/wörd',
+    "first line\nsecond line",
     "-----BEGIN KEY-----\nnot-a-key-at-all\n-----END KEY-----",
 ]
 

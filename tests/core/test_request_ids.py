@@ -27,8 +27,21 @@ def test_valid_client_request_id_is_used(name):
 @pytest.mark.parametrize(
     "given",
     [
-        *(None, b"", b"x" * 129, b"two words", b"a\nb", b"a\r\nSet-Cookie: b", b"a\n"),
-        *(b"<script>", b'"', b"a,b", b"\xc3\xa4", b"\xff", b"a\0", b"{}", b"%0a"),
+        None,
+        b"",
+        b"x" * 129,
+        b"two words",
+        b"a\nb",
+        b"a\r\nSet-Cookie: b",
+        b"a\n",
+        b"<script>",
+        b'"',
+        b"a,b",
+        b"\xc3\xa4",
+        b"\xff",
+        b"a\0",
+        b"{}",
+        b"%0a",
     ],
 )
 def test_invalid_request_id_is_replaced(given):

@@ -80,8 +80,19 @@ async def answer(send: Any, status: int, body: Any, *headers: tuple[str, str]) -
 
 JSON = ("content-type", "application/json")
 TOOLS = [
-    *("ok", "drop", "empty", "hang", "html", "huge", "json", "redirect"),
-    *("packed", "status_404", "status_500", "status_503", "seen"),
+    "ok",
+    "drop",
+    "empty",
+    "hang",
+    "html",
+    "huge",
+    "json",
+    "redirect",
+    "packed",
+    "status_404",
+    "status_500",
+    "status_503",
+    "seen",
 ]
 
 

@@ -15,9 +15,24 @@ OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
 tools = [
     {"name": name, "description": f"Does {name}.", "inputSchema": OBJECT}
     for name in (
-        *("big", "bytes", "change", "cwd", "die", "echo", "env", "fail", "halves"),
-        *("hang", "methods", "huge", "overload", "pid", "refuse", "rubbish", "spawn"),
-        *("wrong",),
+        "big",
+        "bytes",
+        "change",
+        "cwd",
+        "die",
+        "echo",
+        "env",
+        "fail",
+        "halves",
+        "hang",
+        "methods",
+        "huge",
+        "overload",
+        "pid",
+        "refuse",
+        "rubbish",
+        "spawn",
+        "wrong",
     )
 ]
 if MODE == "schemas":

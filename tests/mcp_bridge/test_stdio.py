@@ -280,7 +280,9 @@ asyncio.run(main())
 async def test_children_end_when_the_parent_is_killed():
     root = HERE.parent.parent
     parent = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PARENT),
+        sys.executable,
+        "-c",
+        PARENT,
         stdout=asyncio.subprocess.PIPE,
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root)},

@@ -138,7 +138,7 @@ async def test_tool_with_invalid_schema_is_left_out_with_warning(pool, caplog):
     config = configured(it=raw("schemas"))
     assert list(await open_named_tools(config, pool)) == ["good"]
     for fault in (
-        *("'list' is ignored: its arguments are not an object",),
+        "'list' is ignored: its arguments are not an object",
         "'not_a_map' is ignored: its description or schema is malformed",
         "'not_json_schema' is ignored: its schema is not valid JSON Schema",
         "'deep' is ignored: its schema is nested more than 64 levels deep",
@@ -314,7 +314,9 @@ async def test_background_turn_waits_for_a_slow_server(pool, tmp_path, monkeypat
     grants = [ServerGrant("it", ("pid",))]
     opening = asyncio.create_task(
         open_tools(
-            *(config, grants, USER),
+            config,
+            grants,
+            USER,
             pool=pool,
             credentials=NO_CREDENTIALS,
             is_interactive=False,

@@ -258,17 +258,15 @@ PROVEN = {
     **{
         f"memory.facts.text_comparison.sentence_parser.UNSPACED_FORMS#{n}": case(
             lambda text, n=n: sentence_parser.UNSPACED_FORMS[n][0].sub("", text),
-            *(
-                "用户",
-                "ユーザー",
-                "没",
-                "では",
-                "じゃない",
-                "なくなった",
-                "ている",
-                "ま",
-                "的",
-            ),
+            "用户",
+            "ユーザー",
+            "没",
+            "では",
+            "じゃない",
+            "なくなった",
+            "ている",
+            "ま",
+            "的",
         )
         for n in range(9)
     },

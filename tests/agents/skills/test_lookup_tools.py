@@ -55,8 +55,12 @@ async def test_skill_body_can_be_read_as_a_file(two):
 @pytest.mark.parametrize(
     "path",
     [
-        *("../pay/secret.md", "templates/../../pay/secret.md", "..", "/etc/passwd"),
-        *("..\\pay\\secret.md", "templates/../rubric.md"),
+        "../pay/secret.md",
+        "templates/../../pay/secret.md",
+        "..",
+        "/etc/passwd",
+        "..\\pay\\secret.md",
+        "templates/../rubric.md",
     ],
 )
 async def test_path_outside_the_folder_is_refused(two, path):
@@ -140,8 +144,12 @@ def remove(folder: Path, secret: Path) -> None:
 @pytest.mark.parametrize(
     "swap",
     [
-        *(swap_file, swap_inner_folder, swap_skill, swap_for_a_pipe),
-        *(swap_for_a_folder, remove),
+        swap_file,
+        swap_inner_folder,
+        swap_skill,
+        swap_for_a_pipe,
+        swap_for_a_folder,
+        remove,
     ],
 )
 async def test_swapped_file_is_refused(two, skills_dir, tmp_path, swap):

@@ -92,7 +92,10 @@ def test_tool_call_cut_by_disconnect_keeps_next_turn_valid(
     until(lambda: stored(user))
     ask(client, user, "never mind", agent=agent)
     assert [text for _, text in prompt(fake.requests[-1])] == [
-        *("You are a test assistant.", "hi", "Let me see. ", "never mind")
+        "You are a test assistant.",
+        "hi",
+        "Let me see. ",
+        "never mind",
     ]
 
 
@@ -104,7 +107,9 @@ def test_next_turn_includes_partial_reply(server, client, fake, user, agent):
     until(lambda: stored(user))
     ask(client, user, "go on", agent=agent)
     assert prompt(fake.requests[-1])[1:] == [
-        *(("user", "hi"), ("assistant", "first"), ("user", "go on"))
+        ("user", "hi"),
+        ("assistant", "first"),
+        ("user", "go on"),
     ]
 
 
@@ -122,7 +127,9 @@ def test_repeated_question_is_in_the_prompt_once(
     assert plain(message["content"]) == "hi"
     ask(client, user, "more", agent=agent)
     assert [text for _, text in prompt(fake.requests[-1])[1:]] == [
-        *("hi", "Hello from the fake.", "more")
+        "hi",
+        "Hello from the fake.",
+        "more",
     ]
 
 

@@ -26,8 +26,16 @@ def test_foreign_host_is_refused_on_every_route(server, path):
 @pytest.mark.parametrize(
     "host",
     [
-        *("127.0.0.1", "127.0.0.1:8421", "192.168.1.7:80", "[::1]:8421", "localhost"),
-        *("coulisse", "coulisse:8421", "app.localhost", "LOCALHOST:1", ""),
+        "127.0.0.1",
+        "127.0.0.1:8421",
+        "192.168.1.7:80",
+        "[::1]:8421",
+        "localhost",
+        "coulisse",
+        "coulisse:8421",
+        "app.localhost",
+        "LOCALHOST:1",
+        "",
     ],
 )
 def test_addresses_and_local_names_are_allowed(server, host):

@@ -176,7 +176,11 @@ def forged(idp) -> list[str]:
         confused,
         f"{head}.{part({'sub': 'root'})}.{signature}",
         f"{head}.{claims}.",
-        *(f"{head}.{claims}", "a.b.c", "x" * 17_000, "....", "é.é.é"),
+        f"{head}.{claims}",
+        "a.b.c",
+        "x" * 17_000,
+        "....",
+        "é.é.é",
     ]
 
 
@@ -383,8 +387,12 @@ def test_mixed_up_issuer_is_refused(browser, idp):
 @pytest.mark.parametrize(
     "wanted",
     [
-        *("https://evil.example.com/v1/x", "//evil.example.com/v1/x", "/admin/"),
-        *("\\\\evil.example.com/v1/x", "/v1/", "javascript:alert(1)"),
+        "https://evil.example.com/v1/x",
+        "//evil.example.com/v1/x",
+        "/admin/",
+        "\\\\evil.example.com/v1/x",
+        "/v1/",
+        "javascript:alert(1)",
     ],
 )
 def test_redirect_to_another_site_is_refused(browser, wanted):

@@ -14,9 +14,12 @@ providers: {openai: {base_url: "{fake}/v1"}}
 agents: [{name: assistant, provider: openai, model: gpt-test}]
 """
 BODILESS = [
-    *(("GET", "/v1/memories"), ("GET", f"/v1/memories/mem_{'0' * 32}")),
-    *(("DELETE", f"/v1/memories/mem_{'0' * 32}"), ("GET", "/v1/users/me/export")),
-    *(("DELETE", "/v1/users/me"), ("GET", "/v1/memories/search?q=x")),
+    ("GET", "/v1/memories"),
+    ("GET", f"/v1/memories/mem_{'0' * 32}"),
+    ("DELETE", f"/v1/memories/mem_{'0' * 32}"),
+    ("GET", "/v1/users/me/export"),
+    ("DELETE", "/v1/users/me"),
+    ("GET", "/v1/memories/search?q=x"),
     ("GET", f"/v1/memories/mem_{'0' * 32}/history"),
 ]
 WITH_BODY = [

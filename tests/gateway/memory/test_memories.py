@@ -34,9 +34,24 @@ def test_saved_memory_is_returned(memory_client):
     assert saved["status"] == "active"
     assert abs(saved["created_at"] - time.time()) < 60
     assert list(saved) == [
-        *("id", "object", "content", "category", "key", "importance", "status"),
-        *("pinned", "source", "agent", "quote", "said_at", "valid_from", "valid_to"),
-        *("expires_at", "superseded_by", "created_at", "updated_at"),
+        "id",
+        "object",
+        "content",
+        "category",
+        "key",
+        "importance",
+        "status",
+        "pinned",
+        "source",
+        "agent",
+        "quote",
+        "said_at",
+        "valid_from",
+        "valid_to",
+        "expires_at",
+        "superseded_by",
+        "created_at",
+        "updated_at",
     ]
 
 

@@ -37,7 +37,8 @@ def test_export_contains_everything(memory_client):
     assert result["user_id"] == str(owner)
     assert len(result["threads"]) == 2
     assert {memory["status"] for memory in result["memories"]} == {
-        *("active", "superseded")
+        "active",
+        "superseded",
     }
     assert response.headers["content-type"] == "application/json"
     assert response.headers["cache-control"] == "no-store"

@@ -197,7 +197,9 @@ def test_client_may_send_assistant_messages_back_with_extra_fields(client, fake,
     sent = [user_message("hi"), first.model_dump(), user_message("more")]
     ask(client, user, messages=sent)
     assert [text for _, text in prompt(fake.requests[-1])[1:]] == [
-        *("hi", "Hello from the fake.", "more")
+        "hi",
+        "Hello from the fake.",
+        "more",
     ]
 
 

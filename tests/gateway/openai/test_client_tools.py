@@ -53,8 +53,12 @@ agents:
     subagents: [plain]
 """
 OWN = [
-    *("search_memory", "save_memory", "update_memory", "forget_memory"),
-    *("packing", "skill_file"),
+    "search_memory",
+    "save_memory",
+    "update_memory",
+    "forget_memory",
+    "packing",
+    "skill_file",
 ]
 HELPERS = pytest.mark.parametrize("agent", ["helper", "claude helper"])
 EITHER = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -164,7 +168,10 @@ def test_client_tool_call_and_result_round_trip(
     assert not message.tool_calls
     assert exchanges(fake.requests[1]) == [(call.id, "weather"), (call.id, "rain")]
     assert [role for role, _, _ in stored(user)] == [
-        *("user", "assistant", "tool", "assistant")
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
     ]
 
 
@@ -241,7 +248,8 @@ def test_client_stream_helper_parses_calls(client, fake, user):
         message = events.get_final_completion().choices[0].message
     assert done == [(0, "Weather", "Faro"), (1, "Weather", "Porto")]
     assert [call.function.parsed_arguments.city for call in message.tool_calls] == [
-        *("Faro", "Porto")
+        "Faro",
+        "Porto",
     ]
 
 
@@ -303,8 +311,10 @@ def test_langchain_manual_tool_loop_works(client, fake, user):
     last = client.chat.completions.create(**request).choices[0]
     assert (last.message.content, last.finish_reason) == ("7", "stop")
     assert exchanges(fake.requests[1]) == [
-        *(("call_0", "packing"), ("call_1", "add")),
-        *(("call_0", "Take a coat."), ("call_1", "7")),
+        ("call_0", "packing"),
+        ("call_1", "add"),
+        ("call_0", "Take a coat."),
+        ("call_1", "7"),
     ]
 
 
@@ -446,7 +456,9 @@ def test_own_and_client_calls_mix_in_one_reply(
     assert results_by_call.pop(id_of(agent, 0)).startswith('{"id":"mem_')
     assert results_by_call == {id_of(agent, 1): "rain", id_of(agent, 2): "Take a coat."}
     assert [n for _, n in exchanges(fake.requests[1])[:3]] == [
-        *("save_memory", "weather", "packing")
+        "save_memory",
+        "weather",
+        "packing",
     ]
     assert facts_of(user) == 1
 
@@ -467,7 +479,10 @@ def test_own_calls_may_precede_client_calls(client, fake, user, agent, stream, r
     message, _ = turn(client, user, new, agent=agent, stream=stream)
     assert message.content == "Done."
     assert [result for _, result in exchanges(fake.requests[2])] == [
-        *("packing", "Take a coat.", "weather", "rain")
+        "packing",
+        "Take a coat.",
+        "weather",
+        "rain",
     ]
 
 
@@ -484,7 +499,10 @@ def test_subagent_call_may_accompany_client_call(client, fake, user, stream):
     # The subagent does not get the client's tools.
     assert names(fake.requests[1]) == []
     assert [result for _, result in exchanges(fake.requests[2])] == [
-        *("plain", "weather", "Thought.", "rain")
+        "plain",
+        "weather",
+        "Thought.",
+        "rain",
     ]
 
 
@@ -500,7 +518,13 @@ def test_next_question_includes_the_whole_exchange(client, fake, user, stream):
     history += [sent_back(message), user_message("Sure?")]
     message, _ = turn(client, user, history, agent="helper", stream=stream)
     assert [m["role"] for m in fake.bodies[2]["messages"]] == [
-        *("system", "user", "assistant", "tool", "tool", "assistant", "user")
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+        "user",
     ]
 
 
@@ -519,8 +543,18 @@ def test_client_may_call_tools_over_several_rounds(client, fake, user):
         message, _ = turn(client, user, history, agent="helper")
     assert (message.content, requested) == ("Done.", 4)
     assert [result for _, result in exchanges(fake.requests[-1])] == [
-        *("weather", "clock", "rain", "rain", "packing", "Take a coat."),
-        *("clock", "rain", "packing", "weather", "Take a coat.", "rain"),
+        "weather",
+        "clock",
+        "rain",
+        "rain",
+        "packing",
+        "Take a coat.",
+        "clock",
+        "rain",
+        "packing",
+        "weather",
+        "Take a coat.",
+        "rain",
     ]
 
 
@@ -561,7 +595,8 @@ def test_stream_shows_only_client_calls(server, fake, user):
     pieces = [piece for delta in deltas for piece in delta.get("tool_calls", ())]
     first = [piece for piece in pieces if "id" in piece]
     assert [(p["index"], p["id"], p["function"]["name"]) for p in first] == [
-        *((0, "call_1", "weather"), (1, "call_3", "clock"))
+        (0, "call_1", "weather"),
+        (1, "call_3", "clock"),
     ]
     assert all(piece["type"] == "function" for piece in first)
     later = [piece for piece in pieces if "id" not in piece]
@@ -640,7 +675,10 @@ def test_unanswered_call_is_dropped(client, fake, user):
     message, _ = turn(client, user, [result(weather)], agent="helper")
     assert message.content == "Half."
     assert [result for _, result in exchanges(fake.requests[1])] == [
-        *("packing", "weather", "Take a coat.", "rain")
+        "packing",
+        "weather",
+        "Take a coat.",
+        "rain",
     ]
 
 
@@ -651,7 +689,8 @@ def test_client_may_ask_instead_of_answering_calls(client, fake, user):
     message, _ = turn(client, user, [user_message("Never mind.")], agent="helper")
     assert message.content == "Fine."
     assert [result for _, result in exchanges(fake.requests[1])] == [
-        *("packing", "Take a coat.")
+        "packing",
+        "Take a coat.",
     ]
 
 
@@ -689,8 +728,10 @@ def test_results_may_arrive_one_by_one(client, fake, user, agent):
     turn(client, user, [result(weather)], agent=agent)
     turn(client, user, [result(clock, "noon")], agent=agent)
     assert exchanges(fake.requests[2]) == [
-        *((weather.id, "weather"), (clock.id, "clock")),
-        *((weather.id, "rain"), (clock.id, "noon")),
+        (weather.id, "weather"),
+        (clock.id, "clock"),
+        (weather.id, "rain"),
+        (clock.id, "noon"),
     ]
     last = fake.bodies[2]["messages"][-1]
     assert last["role"] == ("user" if "claude" in agent else "tool")
@@ -731,7 +772,10 @@ def test_incognito_exchange_may_continue_in_a_thread(client, fake, user):
         "rain",
     ]
     assert [role for role, _, _ in stored(user)] == [
-        *("user", "assistant", "tool", "assistant")
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
     ]
 
 
@@ -768,7 +812,10 @@ def test_client_disconnect_during_a_call_keeps_thread_usable(
     fake.reply("Still here.")
     assert ask(client, user, "Hello?", agent="helper", tools=TOOLS)
     assert [m["role"] for m in fake.bodies[-1]["messages"]] == [
-        *("system", "user", "assistant", "user")
+        "system",
+        "user",
+        "assistant",
+        "user",
     ]
 
 

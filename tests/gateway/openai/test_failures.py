@@ -39,8 +39,11 @@ FAILURES = [
     (422, {"code": "odd"}, 400, "invalid_request_error", "odd"),
     (429, {}, 429, "upstream_error", "provider_rate_limited"),
     (
-        *(429, {"code": "insufficient_quota"}),
-        *(502, "upstream_error", "provider_out_of_credit"),
+        429,
+        {"code": "insufficient_quota"},
+        502,
+        "upstream_error",
+        "provider_out_of_credit",
     ),
     (500, {}, 503, "upstream_error", "provider_overloaded"),
     (503, {}, 503, "upstream_error", "provider_overloaded"),

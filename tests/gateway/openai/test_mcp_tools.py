@@ -169,7 +169,10 @@ def test_agent_uses_mcp_tools(server, client, fake, user, stream):
     assert "5" in told(fake)
     _, call, _ = the_record(user).calls
     assert (call.name, call.kind, call.target, call.result) == (
-        *("add", "mcp", "tools", "5"),
+        "add",
+        "mcp",
+        "tools",
+        "5",
     )
 
 
@@ -214,7 +217,10 @@ def test_tool_image_survives_a_client_tool_call(server, client, fake, user):
     ask(client, user, agent="helper", tools=tools, messages=[answer])
     text = fake.bodies[1]["messages"]
     assert [message["role"] for message in text[-4:]] == [
-        *("assistant", "tool", "tool", "user")
+        "assistant",
+        "tool",
+        "tool",
+        "user",
     ]
     assert PIXEL in told(fake)
 

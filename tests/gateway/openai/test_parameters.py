@@ -160,8 +160,15 @@ def test_neutral_value_is_accepted(client, fake, user, agent, name, value):
 
 
 HERE = {
-    *("metadata", "model", "messages", "response_format", "safety_identifier"),
-    *("stream", "stream_options", "tools", "user"),
+    "metadata",
+    "model",
+    "messages",
+    "response_format",
+    "safety_identifier",
+    "stream",
+    "stream_options",
+    "tools",
+    "user",
 }
 
 
@@ -176,8 +183,15 @@ def test_null_equals_omitted(server, fake, user, agent):
 
 def test_tables_cover_every_parameter():
     refused_here = {
-        *("audio", "function_call", "functions", "logprobs", "modalities", "n"),
-        *("top_logprobs", "web_search_options", "max_completion_tokens"),
+        "audio",
+        "function_call",
+        "functions",
+        "logprobs",
+        "modalities",
+        "n",
+        "top_logprobs",
+        "web_search_options",
+        "max_completion_tokens",
     }
     known = {name for name, _ in PASSED} | HERE | refused_here
     assert known == set(ChatRequest.model_fields)

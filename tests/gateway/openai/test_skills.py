@@ -87,7 +87,9 @@ def test_record_contains_skill_lookups(server, client, fake, user):
     )
     (call,) = [call for call in turn.calls if hasattr(call, "result")]
     assert (call.name, call.kind, call.result) == (
-        *("skill_file", "skill", "Ten points."),
+        "skill_file",
+        "skill",
+        "Ten points.",
     )
     assert json.loads(call.arguments) == FILE[1]
 

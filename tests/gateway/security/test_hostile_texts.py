@@ -144,9 +144,20 @@ def assert_nothing_froze(watch: Watch) -> None:
 
 
 HEADERS = (
-    *("Host", "Origin", "Authorization", "X-Coulisse-User", "X-Request-Id"),
-    *("Cookie", "Accept", "Accept-Language", "Content-Type", "X-Forwarded-For"),
-    *("X-Coulisse-Thread", "If-None-Match", "Traceparent", "User-Agent"),
+    "Host",
+    "Origin",
+    "Authorization",
+    "X-Coulisse-User",
+    "X-Request-Id",
+    "Cookie",
+    "Accept",
+    "Accept-Language",
+    "Content-Type",
+    "X-Forwarded-For",
+    "X-Coulisse-Thread",
+    "If-None-Match",
+    "Traceparent",
+    "User-Agent",
 )
 
 
@@ -246,7 +257,9 @@ def test_other_bodies_do_not_stall_the_server(http, path, user, watch, name):
     text = TEXTS[name]
     named = {"X-Coulisse-User": user}
     for body in (
-        *({"content": text}, {"content": text[:2000]}, {"content": "x", "key": text}),
+        {"content": text},
+        {"content": text[:2000]},
+        {"content": "x", "key": text},
         {"content": "x", "category": text},
     ):
         sent(http, "POST", "/v1/memories", json=body, headers=named)

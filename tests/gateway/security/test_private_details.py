@@ -137,8 +137,11 @@ def test_invalid_configuration_details_are_only_in_the_log(
 
     monkeypatch.setattr("config.live.current", current)
     for method, where in (
-        *(("POST", "/v1/chat/completions"), ("GET", "/v1/models"), ("POST", "/mcp")),
-        *(("POST", "/hooks/build"), ("GET", "/mcp/a/connect")),
+        ("POST", "/v1/chat/completions"),
+        ("GET", "/v1/models"),
+        ("POST", "/mcp"),
+        ("POST", "/hooks/build"),
+        ("GET", "/mcp/a/connect"),
     ):
         answer = httpx2.request(method, running + where, verify=False, timeout=60)
         assert answer.status_code in (400, 503)

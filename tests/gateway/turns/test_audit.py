@@ -35,7 +35,9 @@ def test_memory_writes_are_audited(memory_client):
         memory_client.forget(saved)
     made, changed, deleted = entries(memory_client)
     assert [made.action, changed.action, deleted.action] == [
-        *("memory.create", "memory.change", "memory.delete")
+        "memory.create",
+        "memory.change",
+        "memory.delete",
     ]
     assert {entry.target for entry in (made, changed, deleted)} == {saved["id"]}
     user_id = str(identity.derive_user_id(memory_client.user))

@@ -59,14 +59,18 @@ def test_record_is_a_tree_of_calls(keeper, fake, user, stream):
     turn = the_turn(user)
     assert answer.headers["x-request-id"] == turn.request_id
     assert (turn.agent, turn.thread, turn.user_message) == (
-        *("keeper", "t", "I like tea."),
+        "keeper",
+        "t",
+        "I like tea.",
     )
     assert (turn.outcome, turn.finish_reason, turn.error) == ("ok", "stop", None)
     assert turn.is_streamed is stream
     assert turn.seconds > 0
     first, tool, second = turn.calls
     assert (first.provider, first.model, first.agent) == (
-        *("openai", "gpt-test", "keeper"),
+        "openai",
+        "gpt-test",
+        "keeper",
     )
     assert (tool.name, tool.kind) == ("save_memory", "memory")
     assert json.loads(tool.arguments) == {"content": "The user likes tea."}
@@ -248,7 +252,10 @@ def test_client_tool_result_completes_its_call_record(server, client, fake, user
     (call,) = requested.choices[0].message.tool_calls
     (_, waiting) = the_turn(user).calls
     assert (waiting.name, waiting.kind, waiting.result, waiting.seconds) == (
-        *("look", "client", None, None),
+        "look",
+        "client",
+        None,
+        None,
     )
     for result in ("blue", "not blue"):
         answer = {"role": "tool", "tool_call_id": call.id, "content": result}

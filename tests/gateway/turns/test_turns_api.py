@@ -109,14 +109,17 @@ def test_list_is_ordered_newest_first(memory_client, other_client):
     put_of(other_client)
     result = memory_client.get(TURNS)
     assert [turn["id"] for turn in result["data"]] == [
-        *(str(second.turn_id), str(first.turn_id))
+        str(second.turn_id),
+        str(first.turn_id),
     ]
     assert (result["first_id"], result["last_id"]) == (
-        *(str(second.turn_id), str(first.turn_id)),
+        str(second.turn_id),
+        str(first.turn_id),
     )
     assert result["has_more"] is False
     assert [(t["model_calls"], t["tool_calls"]) for t in result["data"]] == [
-        *((0, 1), (5, 5))
+        (0, 1),
+        (5, 5),
     ]
     assert "calls" not in result["data"][0]
     TurnList.model_validate(result)

@@ -76,7 +76,9 @@ def test_a_post_starts_the_agent(
     assert answer.json() == {"ok": True, "task_id": str(runs(name)[0].pk)}
     task = task_of(answer)
     assert (task.agent, task.prompt, task.state) == (
-        *("assistant", "They say hello.", "queued"),
+        "assistant",
+        "They say hello.",
+        "queued",
     )
     assert task.request_id == answer.headers["x-request-id"]
     assert woken

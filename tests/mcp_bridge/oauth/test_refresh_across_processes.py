@@ -48,9 +48,13 @@ async def user(process, scripted):
 
 async def start_process(scripted, user):
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.mcp_bridge.oauth.refresh_script"),
-        *(str(connection.settings_dict["NAME"]), str(settings.COULISSE_SECRETS_FILE)),
-        *(scripted.url, str(user)),
+        sys.executable,
+        "-m",
+        "tests.mcp_bridge.oauth.refresh_script",
+        str(connection.settings_dict["NAME"]),
+        str(settings.COULISSE_SECRETS_FILE),
+        scripted.url,
+        str(user),
         stdin=PIPE,
         stdout=PIPE,
         env={**os.environ, "DJANGO_SETTINGS_MODULE": "coulisse_site.settings"},

@@ -223,8 +223,14 @@ async def test_missing_required_issuer_is_refused(process, scripted, user):
 @pytest.mark.parametrize(
     "body",
     [
-        *(b"not JSON", b"", b"[]", b"null", b"\xff\xfe"),
-        *({}, {"access_token": ""}, {"access_token": 5}),
+        b"not JSON",
+        b"",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        {},
+        {"access_token": ""},
+        {"access_token": 5},
         {"access_token": "a\r\nX-Evil: 1"},
         {"access_token": "a b"},
         {"access_token": "x" * 20_000},

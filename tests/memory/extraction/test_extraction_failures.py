@@ -98,7 +98,8 @@ def test_invalid_facts_do_not_block_valid_ones(config, fake, owner):
     job = run_job(add_turn(owner, "I have a cat", "ok"))
     (row,) = Fact.objects.filter(user_id=owner)
     assert (row.content, row.category, row.importance) == (
-        *("The user has a cat.", "general"),
+        "The user has a cat.",
+        "general",
         10,
     )
     assert (job.facts_found, job.facts_saved) == (5, 1)

@@ -34,8 +34,23 @@ def material(*texts: str, **fields: Any) -> ExtractionInput:
 
 def known(content: str, category: str = "fact") -> StoredFact:
     return StoredFact(
-        *(uuid.uuid4(), content, category, None, 5, "active", False),
-        *("extraction", "", "", NOON, None, None, None, None, NOON, NOON),
+        uuid.uuid4(),
+        content,
+        category,
+        None,
+        5,
+        "active",
+        False,
+        "extraction",
+        "",
+        "",
+        NOON,
+        None,
+        None,
+        None,
+        None,
+        NOON,
+        NOON,
     )
 
 
@@ -154,16 +169,23 @@ HALF = json.dumps([fact(), fact("The user has a dog.")])
 @pytest.mark.parametrize(
     "reply",
     [
-        *("", "I have found nothing to remember.", "null", "42", '"facts"', "{}"),
-        *(
-            '{"fact": []}',
-            '{"facts": {}}',
-            '{"facts": null}',
-            '["The user …"]',
-            "[1, 2]",
-        ),
-        *(HALF[:-20], '{"facts": ' + HALF[:-20], HALF[: len(HALF) // 2], "[" * 5000),
-        *(json.dumps(fact()), f"I found one [1]: [{json.dumps(fact())}]"),
+        "",
+        "I have found nothing to remember.",
+        "null",
+        "42",
+        '"facts"',
+        "{}",
+        '{"fact": []}',
+        '{"facts": {}}',
+        '{"facts": null}',
+        '["The user …"]',
+        "[1, 2]",
+        HALF[:-20],
+        '{"facts": ' + HALF[:-20],
+        HALF[: len(HALF) // 2],
+        "[" * 5000,
+        json.dumps(fact()),
+        f"I found one [1]: [{json.dumps(fact())}]",
     ],
 )
 def test_reply_without_fact_list_is_refused(reply):
@@ -206,9 +228,24 @@ def test_category_is_case_insensitive():
 @pytest.mark.parametrize(
     ("given", "read_as"),
     [
-        *((1, 1), (10, 10), (0, 1), (-5, 1), (11, 10), (1e300, 10), (6.6, 7)),
-        *(("8", 8), ("8/10", 8), (" 9 ", 9), ("high", 5), (None, 5), (True, 5)),
-        *(([], 5), ({}, 5), ("", 5), ("1e999", 5), ("nan", 5)),
+        (1, 1),
+        (10, 10),
+        (0, 1),
+        (-5, 1),
+        (11, 10),
+        (1e300, 10),
+        (6.6, 7),
+        ("8", 8),
+        ("8/10", 8),
+        (" 9 ", 9),
+        ("high", 5),
+        (None, 5),
+        (True, 5),
+        ([], 5),
+        ({}, 5),
+        ("", 5),
+        ("1e999", 5),
+        ("nan", 5),
     ],
 )
 def test_importance_is_limited_to_1_to_10(given, read_as):

@@ -161,7 +161,10 @@ def test_fact_can_be_pinned_held_and_restored(owner):
     )
     assert contents(owner) == found(owner, "tea") == ["Likes tea"]
     assert [name for name, _ in actions(owner, fact)] == [
-        *("created", "pinned", "flagged", "restored")
+        "created",
+        "pinned",
+        "flagged",
+        "restored",
     ]
 
 

@@ -56,7 +56,10 @@ class Terminal(StringIO):
 def run(yaml: Path, *arguments: str, stderr: StringIO | None = None) -> str:
     output = StringIO()
     call_command(
-        *("reindex", "-c", str(yaml), *arguments),
+        "reindex",
+        "-c",
+        str(yaml),
+        *arguments,
         stdout=output,
         stderr=stderr or StringIO(),
     )

@@ -239,7 +239,9 @@ def test_messages_in_the_prompt_are_excluded(owner):
     thread = index_messages(owner, "tea one", "hm", "tea two", "hm", "tea three")
     index_messages(owner, "tea elsewhere", thread="other")
     assert set(find_messages(owner, "tea", limit=9, cutoff=(thread, 2))) == {
-        *("tea one", "hm", "tea elsewhere")
+        "tea one",
+        "hm",
+        "tea elsewhere",
     }
 
 

@@ -21,8 +21,11 @@ def rows(texts, *, messages: bool = True) -> list[PassageRow]:
     """Passages whose vectors point where their numbers say; every third has none."""
     return [
         (
-            *(number * 2 + 1, 7 if messages else None, number if messages else None),
-            *(is_question, term_encoding.hash_terms(words).tobytes()),
+            number * 2 + 1,
+            7 if messages else None,
+            number if messages else None,
+            is_question,
+            term_encoding.hash_terms(words).tobytes(),
             *(("", None) if number % 3 == 2 else ("a", vector(number))),
         )
         for number, (words, is_question) in enumerate(texts)

@@ -129,7 +129,10 @@ def test_cache_evicts_least_recently_used_thread():
     memory.get((users[0], ""))
     memory.put((users[3], ""), cached("x" * 1000))
     assert [memory.get((user, "")) is not None for user in users] == [
-        *(True, False, True, True)
+        True,
+        False,
+        True,
+        True,
     ]
 
 

@@ -55,7 +55,10 @@ def test_transcript_keeps_the_newest_messages_that_fit(owner):
     for turn in range(5):
         say(owner, f"question {turn}", f"answer {turn}", tokens=100)
     assert texts(owner, max_tokens=400) == [
-        *("question 3", "answer 3", "question 4", "answer 4")
+        "question 3",
+        "answer 3",
+        "question 4",
+        "answer 4",
     ]
 
 

@@ -355,17 +355,40 @@ def test_concurrent_second_confirmation_is_refused(owner):
 def test_tables_are_erased_in_this_order():
     found = [table.name for table in user_data.erasable()]
     assert found == [
-        *("tasks", "scores", "feedback", "smoke_messages", "smoke_runs"),
-        *("passages", "fact_changes", "facts", "extraction_jobs", "summaries"),
-        *("messages", "threads", "model_calls", "tool_calls", "turns"),
-        *("mcp_tokens", "owners"),
+        "tasks",
+        "scores",
+        "feedback",
+        "smoke_messages",
+        "smoke_runs",
+        "passages",
+        "fact_changes",
+        "facts",
+        "extraction_jobs",
+        "summaries",
+        "messages",
+        "threads",
+        "model_calls",
+        "tool_calls",
+        "turns",
+        "mcp_tokens",
+        "owners",
     ]
 
 
 def test_lists_are_exported_in_this_order():
     found = [each.export.name for each in user_data.tables() if each.export]
     assert found == [
-        *("threads", "memories", "summaries", "extraction_jobs", "passages", "turns"),
-        *("connections", "api_tokens", "tasks", "scores", "feedback"),
-        *("smoke_messages", "smoke_runs"),
+        "threads",
+        "memories",
+        "summaries",
+        "extraction_jobs",
+        "passages",
+        "turns",
+        "connections",
+        "api_tokens",
+        "tasks",
+        "scores",
+        "feedback",
+        "smoke_messages",
+        "smoke_runs",
     ]

@@ -118,7 +118,10 @@ def test_export_contains_turns_with_all_calls(owner):
     [told] = exported(owner)["turns"]
     assert told == turn_serializers.serialize_turn(turn)
     assert [call["object"] for call in told["calls"][2]["calls"]] == [
-        *("model_call", "tool_call", "tool_call", "model_call")
+        "model_call",
+        "tool_call",
+        "tool_call",
+        "model_call",
     ]
 
 

@@ -58,27 +58,51 @@ def test_every_model_is_listed_with_its_prices(file):
     assert [cells(line) for line in run(file)] == [
         ["model", "input", "output", "cached", "written", "source", "used by"],
         [
-            *("anthropic/claude-sonnet-4-5-20250929", "3", "15", "0.3", "3.75"),
+            "anthropic/claude-sonnet-4-5-20250929",
+            "3",
+            "15",
+            "0.3",
+            "3.75",
             f"{LISTED}; higher above 200,000 prompt tokens",
             "assistant",
         ],
         [
-            *("openai/gpt-4o-mini", "0.15", "0.6", "0.075", "0.15", LISTED),
+            "openai/gpt-4o-mini",
+            "0.15",
+            "0.6",
+            "0.075",
+            "0.15",
+            LISTED,
             "assistant (fallback), cheap",
         ],
         ["house/llama", *["unknown"] * 4, "-", "assistant (fallback)"],
         # The learner is the cheapest model that is configured.
         [
-            *("anthropic/claude-haiku-4-5-20251001", "1", "5", "0.1", "1.25", LISTED),
+            "anthropic/claude-haiku-4-5-20251001",
+            "1",
+            "5",
+            "0.1",
+            "1.25",
+            LISTED,
             "memory",
         ],
         [
-            *("deepseek/deepseek-v3.2", "0.2288", "0.3432", "0.2288", "0.2288"),
-            *(LISTED, "night"),
+            "deepseek/deepseek-v3.2",
+            "0.2288",
+            "0.3432",
+            "0.2288",
+            "0.2288",
+            LISTED,
+            "night",
         ],
         ["local/smollm2-135m", "0", "0", "0", "0", "local", "tiny"],
         [
-            *("openai/text-embedding-3-small", "0.02", "-", "0.02", "0.02", LISTED),
+            "openai/text-embedding-3-small",
+            "0.02",
+            "-",
+            "0.02",
+            "0.02",
+            LISTED,
             "memory (vectors)",
         ],
     ]
@@ -88,8 +112,13 @@ def test_prices_of_the_file_are_marked(file):
     file.write_text(YAML + OWN)
     [line] = [line for line in run(file, "--check") if "house" in line]
     assert cells(line) == [
-        *("house/llama", "0.5", "1.25", "0", "0.5"),
-        *("coulisse.yaml; $0.0002 per call", "assistant (fallback)"),
+        "house/llama",
+        "0.5",
+        "1.25",
+        "0",
+        "0.5",
+        "coulisse.yaml; $0.0002 per call",
+        "assistant (fallback)",
     ]
 
 

@@ -37,7 +37,13 @@ USAGES = st.builds(
 
 def test_half_a_micro_dollar_rounds_to_even():
     assert [rates.divide_half_even(n, 10) for n in (4, 5, 6, 14, 15, 16, 25)] == [
-        *(0, 0, 1, 1, 2, 2, 2)
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        2,
     ]
 
 

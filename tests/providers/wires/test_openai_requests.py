@@ -158,7 +158,13 @@ async def test_tool_images_follow_their_results(fake, kind):
     messages = [Message("user", "Look"), looked, said_and_seen, only_seen, *after]
     body = await sent(fake, kind, messages=messages)
     assert [m["role"] for m in body["messages"]] == [
-        *("user", "assistant", "tool", "tool", "user", "assistant", "user")
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "user",
+        "assistant",
+        "user",
     ]
     assert body["messages"][2:5] == [
         {

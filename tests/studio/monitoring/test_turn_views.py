@@ -34,7 +34,11 @@ def test_script_gets_the_tree_and_scores(script):
     data = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert (data["id"], data["cost_usd"]) == (str(turn.turn_id), 0.0015)
     assert [call.get("name") for call in data["calls"]] == [
-        *(None, "add", "ask_researcher", "slow", None)
+        None,
+        "add",
+        "ask_researcher",
+        "slow",
+        None,
     ]
     assert [score["value"] for score in data["scores"]] == [3]
     assert data["feedback"] is None
@@ -62,8 +66,15 @@ def test_page_shows_every_level(browser):
     )
     page = browser.get(f"/admin/turns/{turn.turn_id}").text
     for text in (
-        *("ask_researcher", "ask_librarian", "the librarian failed", "429"),
-        *("openai/gpt-test", "cancelled", "It broke", "HTTP 529", "64 from the cache"),
+        "ask_researcher",
+        "ask_librarian",
+        "the librarian failed",
+        "429",
+        "openai/gpt-test",
+        "cancelled",
+        "It broke",
+        "HTTP 529",
+        "64 from the cache",
     ):
         assert text in page
     assert page.count("<li>") >= 10
@@ -79,7 +90,8 @@ def test_page_shows_recalled_facts(script, browser):
     shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert shown["recalled"] == data
     assert [(each["content"], each["status"]) for each in shown["recalled_facts"]] == [
-        *(("bakes cakes", "deleted"), ("likes tea", "active"))
+        ("bakes cakes", "deleted"),
+        ("likes tea", "active"),
     ]
     page = browser.get(f"/admin/turns/{turn.turn_id}").text
     assert "3 facts" in page

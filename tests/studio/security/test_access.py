@@ -42,9 +42,13 @@ def test_home_page_names_agents_and_is_reached_without_slash(configure, http):
 @pytest.mark.parametrize(
     "headers",
     [
-        *({"X-Forwarded-For": "127.0.0.1"}, {"Forwarded": "for=127.0.0.1"}),
-        *({"X-Real-IP": "127.0.0.1"}, {"Via": "1.1 proxy"}, {"CF-Ray": "x"}),
-        *({"X-Forwarded-Proto": "https"}, {"x-forwarded-host": "localhost"}),
+        {"X-Forwarded-For": "127.0.0.1"},
+        {"Forwarded": "for=127.0.0.1"},
+        {"X-Real-IP": "127.0.0.1"},
+        {"Via": "1.1 proxy"},
+        {"CF-Ray": "x"},
+        {"X-Forwarded-Proto": "https"},
+        {"x-forwarded-host": "localhost"},
         {"Host": "192.168.1.2:8421"},
         {"Host": "coulisse"},
     ],
@@ -64,7 +68,9 @@ def test_remote_address_is_not_local(configure, http):
         request.scope = {"client": (client, 1), "http_version": "1.1"}
         seen[client] = local_requests.is_local(request)
     assert [name for name, is_in in seen.items() if is_in] == [
-        *("127.0.0.1", "::1", "::ffff:127.0.0.1")
+        "127.0.0.1",
+        "::1",
+        "::ffff:127.0.0.1",
     ]
     request.scope = {"client": None}
     assert not local_requests.is_local(request)
@@ -106,8 +112,11 @@ def test_password_grants_remote_access(configure, http):
 @pytest.mark.parametrize(
     "headers",
     [
-        *({}, basic("admin", "wrong"), basic("root", "open-the-studio")),
-        *({"Authorization": "Bearer open-the-studio"}, {"Authorization": "Basic x"}),
+        {},
+        basic("admin", "wrong"),
+        basic("root", "open-the-studio"),
+        {"Authorization": "Bearer open-the-studio"},
+        {"Authorization": "Basic x"},
     ],
 )
 def test_other_credentials_are_refused(configure, http, headers):

@@ -29,8 +29,10 @@ def opened():
 def test_requests_reuse_database_connections(server, client, user, opened):
     page = {"Accept": "text/html"}
     calls = [
-        *(("POST", PATH, {"json": body(user, stream=True)}), ("GET", "/v1/models", {})),
-        *(("POST", PATH, {"json": body(user)}), ("GET", "/health/ready", {})),
+        ("POST", PATH, {"json": body(user, stream=True)}),
+        ("GET", "/v1/models", {}),
+        ("POST", PATH, {"json": body(user)}),
+        ("GET", "/health/ready", {}),
         *(("GET", place, {"headers": page}) for place in ("/admin/", "/admin/turns")),
         ("GET", "/admin/spend?format=csv", {}),
         ("GET", f"/admin/users/{user}/export", {}),

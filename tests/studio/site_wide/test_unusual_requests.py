@@ -163,13 +163,11 @@ def test_yaml_that_cannot_be_stored_is_refused(script, value: str) -> None:
 
 
 LISTS = (
-    *(
-        "audit",
-        "judges/quality/past-replies",
-        "mcp/notes/connections",
-        "smoke/runs",
-        "tasks",
-    ),
+    "audit",
+    "judges/quality/past-replies",
+    "mcp/notes/connections",
+    "smoke/runs",
+    "tasks",
     "tokens",
     "turns",
     "users",

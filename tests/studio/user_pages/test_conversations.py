@@ -61,7 +61,9 @@ def test_transcript_is_listed_oldest_first(script, alice):
     user, reply = page_data["data"]
     assert (user["role"], user["content"], user["tokens"]) == ("user", "Hi", 5)
     assert (reply["role"], reply["content"], reply["agent"]) == (
-        *("assistant", "Hello!", "assistant"),
+        "assistant",
+        "Hello!",
+        "assistant",
     )
     assert reply["turn_id"] == str(turn_id)
     assert (reply["turn"], reply["calls"], reply["scores"]) == (None, [], [])
@@ -118,8 +120,10 @@ def test_texts_are_escaped(browser, alice):
     )
     store_turn(call, turn_id=turn_id, user_id=alice, user_message=MARKUP, error=MARKUP)
     for path in (
-        *(f"/admin/users/{alice}", f"/admin/turns/{turn_id}?fragment=1"),
-        *(f"/admin/turns/{turn_id}", f"/admin/users/{alice}/turns"),
+        f"/admin/users/{alice}",
+        f"/admin/turns/{turn_id}?fragment=1",
+        f"/admin/turns/{turn_id}",
+        f"/admin/users/{alice}/turns",
     ):
         shown = browser.get(path).text
         assert "alert(1)" in shown
@@ -173,7 +177,8 @@ def test_content_parts_are_shown_by_name(script, browser, alice):
     first, _, second, _ = read(script, alice)["data"]
     assert first["content"] == "What is this?"
     assert first["parts"] == [
-        *("image (image/png, 4 kB)", "image (https://example.com/a.png)"),
+        "image (image/png, 4 kB)",
+        "image (https://example.com/a.png)",
         "file (plan.pdf, image/png, 4 kB)",
     ]
     assert second["parts"] == ["files (2.0 MB)"]
@@ -198,7 +203,9 @@ def test_recorded_calls_precede_the_reply(script, browser, alice):
     )
     user, reply = read(script, alice)["data"]
     assert [(call["name"], call["kind"]) for call in reply["calls"]] == [
-        *(("add", "mcp"), ("ask_researcher", "subagent"), ("slow", "mcp"))
+        ("add", "mcp"),
+        ("ask_researcher", "subagent"),
+        ("slow", "mcp"),
     ]
     assert reply["calls"][0] == {
         "name": "add",
@@ -282,7 +289,8 @@ def test_scores_feedback_and_extracted_facts_are_shown_with_reply(
     (score,) = reply["scores"]
     assert (score["value"], score["reasoning"]) == (8, "It is kind.")
     assert (reply["feedback"]["thumb"], reply["feedback"]["comment"]) == (
-        *("down", "Too short"),
+        "down",
+        "Too short",
     )
     shown = page(browser, alice)
     for text in ("It is kind.", "Too short", "Likes plums", "quality · tone"):

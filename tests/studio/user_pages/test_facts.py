@@ -82,7 +82,8 @@ def test_fact_is_added_manually(script, alice):
     assert (again["id"], again["outcome"]) == (made["id"], "unchanged")
     (first, _) = audit_entries(alice)
     assert first == (
-        *("memory.create", made["id"]),
+        "memory.create",
+        made["id"],
         {"user": str(alice), "outcome": "created"},
     )
 
@@ -173,7 +174,8 @@ def test_duplicate_key_is_refused(script, alice):
 def test_facts_of_another_user_are_404(script, alice):
     fact_id = save(UserId(uuid.uuid4()), "Likes plums").fact_id
     for response in (
-        *(script.get(at(alice, fact_id)), script.delete(at(alice, fact_id))),
+        script.get(at(alice, fact_id)),
+        script.delete(at(alice, fact_id)),
         script.patch(at(alice, fact_id), json={"pinned": True}),
         script.get(f"{at(alice)}/plums"),
     ):
