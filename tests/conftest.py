@@ -82,7 +82,7 @@ settings.register_profile(
 )
 settings.load_profile("patient")
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 """The timeout for conditions that are normally met at once."""
 HOUR_SECONDS, END_OF_HOUR_SECONDS = 3600, 15
 FAKES = 8
@@ -138,7 +138,7 @@ def database(
         name = f"test_coulisse_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
     connection.settings_dict["TEST"]["NAME"] = name
     with django_db_blocker.unblock():
-        made = setup_databases(
+        databases = setup_databases(
             verbosity=0,
             interactive=False,
             # Tables are not restored between tests.
@@ -148,7 +148,7 @@ def database(
         yield
         if connection.vendor == "postgresql":
             end_other_connections()
-        teardown_databases(made, verbosity=0)
+        teardown_databases(databases, verbosity=0)
 
 
 def end_other_connections() -> None:
@@ -372,11 +372,11 @@ def serve(
     )
     thread.start()
     try:
-        assert started.wait(PATIENCE_SECONDS), "the server did not start"
+        assert started.wait(TIMEOUT_SECONDS), "the server did not start"
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(PATIENCE_SECONDS)
+        thread.join(TIMEOUT_SECONDS)
         listener.close()
     # Its watchers would run on in later tests.
     assert not thread.is_alive(), "the server did not stop"

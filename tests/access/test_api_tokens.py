@@ -23,7 +23,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def mint(label="laptop", principal="alice", **terms):
+def create_token(label="laptop", principal="alice", **terms):
     return api_tokens.create_token(label, principal, by=ADA, **{"now": NOW, **terms})
 
 
@@ -35,7 +35,7 @@ def find(secret, at=NOW):
 
 
 def test_secret_is_found_only_by_its_digest():
-    row, secret = mint()
+    row, secret = create_token()
     assert re.fullmatch(r"sk-coulisse-[A-Za-z0-9_-]{43}", secret)
     assert api_tokens.digest(secret) == hashlib.sha256(secret.encode()).hexdigest()
     assert find(secret) == caller.VerifiedToken(row.id, "laptop", "alice")
@@ -52,7 +52,7 @@ def test_any_text_is_looked_up_safely(secret):
 
 
 def test_secret_is_not_stored():
-    row, secret = mint()
+    row, secret = create_token()
     stored = repr(ApiToken.objects.filter(pk=row.pk).values_list().get())
     written = repr(AuditEntry.objects.filter(target=row.pk).values_list().get())
     for text in (stored, written):
@@ -63,13 +63,13 @@ def test_secret_is_not_stored():
 
 
 def test_tokens_with_equal_labels_are_distinct():
-    (one, first), (two, second) = mint(), mint()
+    (one, first), (two, second) = create_token(), create_token()
     assert one.id != two.id
     assert first != second
 
 
 def test_lookup_is_one_indexed_query():
-    _, secret = mint()
+    _, secret = create_token()
     with CaptureQueriesContext(
         connection,
     ) as queries:
@@ -86,7 +86,7 @@ def test_lookup_is_one_indexed_query():
 
 
 def test_lookup_returns_all_terms():
-    row, secret = mint(
+    row, secret = create_token(
         " ci ",
         " bob\u3000",
         budget="monthly",
@@ -107,7 +107,7 @@ def test_lookup_returns_all_terms():
 
 
 def test_token_expires_at_the_instant():
-    _, secret = mint(expires_at=NOW + HOUR)
+    _, secret = create_token(expires_at=NOW + HOUR)
     assert find(secret, NOW + HOUR - timedelta(microseconds=1)) is not None
     assert find(secret, NOW + HOUR) is None
 
@@ -140,14 +140,14 @@ def test_token_expires_at_the_instant():
 def test_invalid_terms_are_refused(terms, param, words):
     before = ApiToken.objects.count(), AuditEntry.objects.count()
     with pytest.raises(NewTokenInvalid, match=re.escape(words)) as caught:
-        mint(**terms)
+        create_token(**terms)
     assert caught.value.param == param
     assert (ApiToken.objects.count(), AuditEntry.objects.count()) == before
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2**63 - 1])
 def test_limits_are_exact_to_the_micro_dollar(limit):
-    _, secret = mint(budget="total", limit_micro_usd=limit)
+    _, secret = create_token(budget="total", limit_micro_usd=limit)
     assert find(secret).limit_micro_usd == limit
 
 
@@ -155,7 +155,7 @@ def test_limits_are_exact_to_the_micro_dollar(limit):
 
 
 def test_revoked_token_is_refused_at_once_and_stays_so():
-    row, secret = mint()
+    row, secret = create_token()
     revoked, is_new = api_tokens.revoke(str(row.id), now=NOW, by=ADA)
     assert is_new
     assert (revoked.revoked_at, revoked.version) == (NOW, 2)
@@ -166,7 +166,7 @@ def test_revoked_token_is_refused_at_once_and_stays_so():
 
 
 def test_concurrent_revocations_succeed_once():
-    row, _ = mint()
+    row, _ = create_token()
     outcomes = []
     barrier = threading.Barrier(4)
 
@@ -223,7 +223,7 @@ def test_invalid_token_id_is_unknown(text):
 
 
 def test_creation_and_revocation_are_audited():
-    row, _ = mint(budget="total", limit_micro_usd=5, agents=["writer"])
+    row, _ = create_token(budget="total", limit_micro_usd=5, agents=["writer"])
     api_tokens.revoke(str(row.id), by=ADA)
     api_tokens.revoke(str(row.id), by=ADA)
     (revoked, minted), has_more = audit_log.page_entries(target=str(row.id))
@@ -276,7 +276,7 @@ def test_cache_is_thread_safe():
     many = [token() for _ in range(64)]
     faults = []
 
-    def use():
+    def use_cache():
         try:
             for each in many * 20:
                 remembered.put(each.id.hex, each)
@@ -285,7 +285,7 @@ def test_cache_is_thread_safe():
         except Exception as exc:
             faults.append(exc)
 
-    threads = [threading.Thread(target=use) for _ in range(4)]
+    threads = [threading.Thread(target=use_cache) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -25,7 +25,7 @@ def target() -> str:
     return f"thing-{uuid.uuid4()}"
 
 
-def put(target, action="thing.change", actor="user:ada", at=None, **details):
+def write_entry(target, action="thing.change", actor="user:ada", at=None, **details):
     audit_log.write(AuditEvent(action, Actor(actor, "192.0.2.7"), target, details))
     entry = AuditEntry.objects.latest("id")
     if at is not None:
@@ -47,7 +47,7 @@ def run(*arguments: str, remark: str = "") -> list[str]:
 def test_audit_entry_is_one_insert_with_all_fields(target):
     token = request_ids.current.set("req_1")
     with CaptureQueriesContext(connection) as queries:
-        put(target, size=3, names=["a", "b"])
+        write_entry(target, size=3, names=["a", "b"])
     request_ids.current.reset(token)
     assert len([q for q in queries if q["sql"].startswith("INSERT")]) == 1
     [entry], _ = audit_log.page_entries(target=target)
@@ -60,7 +60,7 @@ def test_audit_entry_is_one_insert_with_all_fields(target):
 
 def test_any_text_can_be_stored(target):
     nasty = "a\0\n\x1b[31m\udcff'; DROP TABLE access_auditentry; --"
-    put(f"{target}{nasty}", actor=nasty * 99, text=nasty, deep={nasty: [nasty]})
+    write_entry(f"{target}{nasty}", actor=nasty * 99, text=nasty, deep={nasty: [nasty]})
     [entry], _ = audit_log.page_entries(target=target)
     assert entry.actor.isprintable()
     assert len(entry.actor) == 512
@@ -70,21 +70,21 @@ def test_any_text_can_be_stored(target):
 
 
 def test_long_text_is_truncated(target):
-    put(target, text="x" * 10_000)
+    write_entry(target, text="x" * 10_000)
     [entry], _ = audit_log.page_entries(target=target)
     assert entry.details["text"] == "x" * 499 + "…"
 
 
 def test_values_without_a_json_type_become_text(target):
     at, thing = datetime(2026, 1, 2, tzinfo=UTC), uuid.uuid4()
-    put(target, since=at, thing=thing, none=None, yes=True, nan=float("nan"))
+    write_entry(target, since=at, thing=thing, none=None, yes=True, nan=float("nan"))
     [entry], _ = audit_log.page_entries(target=target)
     result = {"since": str(at), "thing": str(thing), "none": None, "yes": True}
     assert entry.details == {**result, "nan": "nan"}
 
 
 def test_secrets_are_redacted(target):
-    put(target, text="made sk-coulisse-" + "a" * 43)
+    write_entry(target, text="made sk-coulisse-" + "a" * 43)
     [entry], _ = audit_log.page_entries(target=target)
     assert "aaaa" not in str(entry.details)
 
@@ -93,7 +93,7 @@ def test_failed_change_is_not_audited(target):
     event = AuditEvent("thing.change", Actor("user:ada"), target)
 
     def change():
-        put(f"{target}-inner")
+        write_entry(f"{target}-inner")
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -102,10 +102,10 @@ def test_failed_change_is_not_audited(target):
 
 
 def test_unauditable_change_is_rolled_back(target, monkeypatch):
-    deed = AuditEvent("thing.change", Actor("user:ada"), target)
-    monkeypatch.setattr(audit_log, "write", lambda deed: 1 / 0)
+    audit_event = AuditEvent("thing.change", Actor("user:ada"), target)
+    monkeypatch.setattr(audit_log, "write", lambda audit_event: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        audit_log.run_recorded(deed, put, f"{target}-inner")
+        audit_log.run_recorded(audit_event, write_entry, f"{target}-inner")
     assert audit_log.page_entries(target=target) == ([], False)
 
 
@@ -120,16 +120,16 @@ def test_audited_change_returns_its_result(target):
 
 
 def test_audit_event_may_depend_on_the_result(target):
-    def deed(made):
-        return AuditEvent("thing.make", Actor("user:ada"), f"{target}{made}")
+    def build_event(result):
+        return AuditEvent("thing.make", Actor("user:ada"), f"{target}{result}")
 
-    assert audit_log.run_recorded(deed, lambda: 7) == 7
+    assert audit_log.run_recorded(build_event, lambda: 7) == 7
     assert audit_log.page_entries(target=f"{target}7")[0]
 
 
 def test_entry_joins_the_callers_transaction(target):
     with transaction.atomic():
-        put(target)
+        write_entry(target)
         transaction.set_rollback(True)
     assert audit_log.page_entries(target=target) == ([], False)
 
@@ -158,7 +158,9 @@ def test_request_actor_is_the_credential_or_the_user():
 
 def test_entries_are_paginated_newest_first(target):
     at = datetime(2026, 5, 6, tzinfo=UTC)
-    ids = [put(target, at=at + timedelta(hours=hour // 2)).pk for hour in range(5)]
+    ids = [
+        write_entry(target, at=at + timedelta(hours=hour // 2)).pk for hour in range(5)
+    ]
     seen, after, has_more = [], None, True
     while has_more:
         page, has_more = audit_log.page_entries(target=target, after=after, limit=2)
@@ -168,9 +170,9 @@ def test_entries_are_paginated_newest_first(target):
 
 
 def test_entries_can_be_filtered(target):
-    old = put(target, "thing.make", at=datetime(2026, 5, 6, tzinfo=UTC))
-    new = put(target, "thing.change", actor="basic:Bob")
-    put(target, "things.change")
+    old = write_entry(target, "thing.make", at=datetime(2026, 5, 6, tzinfo=UTC))
+    new = write_entry(target, "thing.change", actor="basic:Bob")
+    write_entry(target, "things.change")
 
     def found(**terms):
         return [entry.pk for entry in audit_log.page_entries(target=target, **terms)[0]]
@@ -186,7 +188,7 @@ def test_entries_can_be_filtered(target):
 
 def test_page_is_one_query_along_an_index(target):
     for _ in range(3):
-        put(target)
+        write_entry(target)
     with CaptureQueriesContext(connection) as queries:
         audit_log.page_entries(after=(datetime.now(UTC), 2**62), limit=2)
     [query] = queries.captured_queries
@@ -209,7 +211,7 @@ def test_page_is_one_query_along_an_index(target):
 
 
 def test_command_prints_one_line_per_entry(target):
-    put(target, at=datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC), size=3, name="x")
+    write_entry(target, at=datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC), size=3, name="x")
     assert run("--target", target) == [
         f"2026-05-06 07:08:09  thing.change      {target}  by user:ada  "
         "from 192.0.2.7  name=x  size=3"
@@ -217,7 +219,7 @@ def test_command_prints_one_line_per_entry(target):
 
 
 def test_command_prints_json(target):
-    entry = put(target, size=3)
+    entry = write_entry(target, size=3)
     [result] = json.loads("\n".join(run("--target", target, "--json")))
     assert result["id"] == entry.pk
     assert result["details"] == {"size": 3}
@@ -226,8 +228,8 @@ def test_command_prints_json(target):
 
 
 def test_command_output_can_be_filtered(target):
-    put(target, "thing.make", at=datetime(2026, 5, 6, tzinfo=UTC))
-    put(target, "thing.change", actor="basic:bob")
+    write_entry(target, "thing.make", at=datetime(2026, 5, 6, tzinfo=UTC))
+    write_entry(target, "thing.change", actor="basic:bob")
     of_target = ["--target", target]
     assert len(run(*of_target, "--since", "1h")) == 1
     assert len(run(*of_target, "--since", "2026-05-06")) == 2

@@ -26,11 +26,11 @@ def principal() -> str:
     return f"alice-{uuid.uuid4()}"
 
 
-def mint(principal, label="laptop", at=NOW, **terms):
+def create_token(principal, label="laptop", at=NOW, **terms):
     return api_tokens.create_token(label, principal, now=at, by=ADA, **terms)[0]
 
 
-def use(row, *, length=time_windows.EVER, at=NOW, **figures):
+def store_usage(row, *, length=time_windows.EVER, at=NOW, **figures):
     window = time_windows.window_at(length, int(at.timestamp()))
     UsageCounter.objects.create(
         subject=f"token:{row.id.hex}",
@@ -50,16 +50,16 @@ def listed(principal, now=NOW, **terms):
 
 
 def test_unused_token_has_no_spend(principal):
-    row = mint(principal)
+    row = create_token(principal)
     assert listed(principal) == [TokenUsage(row, "active")]
 
 
 def test_spend_covers_this_month_and_all_time(principal):
-    row = mint(principal)
-    use(row, micro_usd=3_100_000, unpriced=3, at=NOW - HOUR)
-    use(row, length=time_windows.CALENDAR_MONTH, micro_usd=40_000)
+    row = create_token(principal)
+    store_usage(row, micro_usd=3_100_000, unpriced=3, at=NOW - HOUR)
+    store_usage(row, length=time_windows.CALENDAR_MONTH, micro_usd=40_000)
     last_month = NOW - timedelta(days=30)
-    use(row, length=time_windows.CALENDAR_MONTH, micro_usd=7, at=last_month)
+    store_usage(row, length=time_windows.CALENDAR_MONTH, micro_usd=7, at=last_month)
     assert listed(principal) == [
         TokenUsage(row, "active", 3_100_000, 40_000, 3, NOW - HOUR)
     ]
@@ -67,11 +67,11 @@ def test_spend_covers_this_month_and_all_time(principal):
 
 
 def test_newest_tokens_come_first_without_ended_ones(principal):
-    revoked = mint(principal, at=NOW - 3 * HOUR)
+    revoked = create_token(principal, at=NOW - 3 * HOUR)
     api_tokens.revoke(str(revoked.id), now=NOW, by=ADA)
-    expired = mint(principal, at=NOW - 2 * HOUR, expires_at=NOW)
-    old = mint(principal, at=NOW - HOUR, expires_at=NOW + HOUR)
-    new = mint(principal)
+    expired = create_token(principal, at=NOW - 2 * HOUR, expires_at=NOW)
+    old = create_token(principal, at=NOW - HOUR, expires_at=NOW + HOUR)
+    new = create_token(principal)
     assert [each.row for each in listed(principal)] == [new, old]
     every = listed(principal, include_inactive=True)
     assert [each.row.id for each in every] == [
@@ -82,7 +82,7 @@ def test_newest_tokens_come_first_without_ended_ones(principal):
 
 def test_pages_are_contiguous_for_equal_times(principal, monkeypatch):
     at = NOW + timedelta(days=3650 + uuid.uuid4().int % 10_000)
-    rows = [mint(principal, at=at).id for _ in range(5)]
+    rows = [create_token(principal, at=at).id for _ in range(5)]
     monkeypatch.setattr(token_queries, "PAGE_SIZE", 2)
     found = [each.row.id for each in token_queries.iterate_tokens(now=NOW)]
     assert len(set(found)) == len(found)
@@ -92,7 +92,7 @@ def test_pages_are_contiguous_for_equal_times(principal, monkeypatch):
 
 def test_page_takes_two_queries(principal):
     for number in range(5):
-        use(mint(principal, label=str(number)), micro_usd=number)
+        store_usage(create_token(principal, label=str(number)), micro_usd=number)
     with CaptureQueriesContext(connection) as queries:
         token_queries.page_tokens(now=NOW)
     assert len(queries) == 2
@@ -100,8 +100,8 @@ def test_page_takes_two_queries(principal):
 
 def test_tokens_are_found_by_user_name_and_id(principal):
     user_id = identity.derive_user_id(principal)
-    by_name, by_id = mint(principal), mint(str(user_id).upper())
-    mint(f"{principal}x")
+    by_name, by_id = create_token(principal), create_token(str(user_id).upper())
+    create_token(f"{principal}x")
     assert set(token_queries.user_tokens(user_id)) == {by_name, by_id}
     assert token_queries.count_active(user_id, now=NOW) == 2
     api_tokens.revoke(str(by_id.id), now=NOW, by=ADA)
@@ -112,7 +112,7 @@ def test_tokens_are_found_by_user_name_and_id(principal):
 
 
 def test_token_line_shows_all_terms(principal):
-    row = mint(
+    row = create_token(
         principal,
         "ci",
         budget="monthly",
@@ -135,7 +135,9 @@ def test_token_line_shows_all_terms(principal):
 
 
 def test_ended_token_line_shows_when(principal):
-    row = mint(principal, budget="total", limit_micro_usd=500, expires_at=NOW + HOUR)
+    row = create_token(
+        principal, budget="total", limit_micro_usd=500, expires_at=NOW + HOUR
+    )
     line = formatting.token_line(TokenUsage(row, "expired", 400, 400, 3))
     assert "  $0.0005 total  " in line
     assert "  spent $0.0004 + 3 turns of unknown price  " in line

@@ -44,7 +44,7 @@ def row(key: CounterKey) -> UsageCounter:
     )
 
 
-def held(key: CounterKey) -> tuple[int, int, int]:
+def reserved(key: CounterKey) -> tuple[int, int, int]:
     """Return the stored reservations, expired ones included."""
     found = row(key)
     return (
@@ -72,7 +72,7 @@ def test_charge_replaces_its_reservation(subject):
     aside(key, tokens=7, micro_usd=3)
     usage_counters.settle([key], first, Charge(40, 4, is_priced=True), now=NOW)
     found = row(key)
-    assert held(key) == (1, 7, 3)
+    assert reserved(key) == (1, 7, 3)
     assert (found.requests, found.tokens, found.micro_usd) == (2, 40, 4)
     assert found.unpriced == 0
 
@@ -90,7 +90,7 @@ def test_released_reservation_leaves_no_trace(subject):
     key = hour(subject)
     _, first = aside(key)
     usage_counters.release(first, now=NOW)
-    assert held(key) == (0, 0, 0)
+    assert reserved(key) == (0, 0, 0)
     assert (row(key).requests, row(key).tokens) == (0, 0)
 
 
@@ -125,9 +125,9 @@ def test_late_charge_releases_only_its_own_reservation(subject, epochs):
     later = NOW + epochs * EPOCH_SECONDS
     _, second = aside(key, tokens=7, micro_usd=3, now=later)
     usage_counters.settle([key], first, Charge(40, 4, is_priced=True), now=later)
-    assert held(key) == (1, 7, 3)
+    assert reserved(key) == (1, 7, 3)
     usage_counters.settle([key], second, Charge(1, 1, is_priced=True), now=later)
-    assert held(key) == (0, 0, 0)
+    assert reserved(key) == (0, 0, 0)
     assert row(key).tokens == 41
 
 
@@ -137,7 +137,7 @@ def test_clock_behind_expires_nothing(subject):
     used, behind = aside(key, now=NOW)
     assert used.turns_reserved == 2
     usage_counters.settle([key], behind, usage_counters.NO_CHARGE, now=NOW)
-    assert held(key) == (1, 100, 10)
+    assert reserved(key) == (1, 100, 10)
 
 
 def test_subjects_and_windows_are_separate(subject):
@@ -169,17 +169,17 @@ def test_turn_takes_two_statements(subject, database, django_assert_num_queries)
         )
 
 
-def minted(**fields) -> tuple[TokenRow, api_tokens.caller.VerifiedToken]:
-    made, secret = api_tokens.create_token(
+def create_token(**fields) -> tuple[TokenRow, api_tokens.caller.VerifiedToken]:
+    token_row, secret = api_tokens.create_token(
         "ci", f"user-{uuid.uuid4()}", by=ADA, **fields
     )
     found = api_tokens.find_by_digest(api_tokens.digest(secret), datetime.now(UTC))
     assert found is not None
-    return made, found
+    return token_row, found
 
 
 def test_valid_token_may_reserve(subject):
-    _, token = minted()
+    _, token = create_token()
     now = int(datetime.now(UTC).timestamp())
     assert usage_counters.is_valid(token, now=now)
     assert usage_counters.reserve(
@@ -188,8 +188,8 @@ def test_valid_token_may_reserve(subject):
 
 
 def test_revoked_token_cannot_reserve(subject):
-    made, token = minted()
-    api_tokens.revoke(str(made.id), by=ADA)
+    token_row, token = create_token()
+    api_tokens.revoke(str(token_row.id), by=ADA)
     now = int(datetime.now(UTC).timestamp())
     assert not usage_counters.is_valid(token, now=now)
     assert not usage_counters.reserve(
@@ -200,7 +200,7 @@ def test_revoked_token_cannot_reserve(subject):
 
 def test_expired_token_cannot_reserve(subject):
     end = datetime.now(UTC) + timedelta(hours=1)
-    _, token = minted(expires_at=end)
+    _, token = create_token(expires_at=end)
     before, after = int(end.timestamp()) - 1, int(end.timestamp()) + 1
     assert usage_counters.is_valid(token, now=before)
     assert not usage_counters.is_valid(token, now=after)
@@ -209,8 +209,8 @@ def test_expired_token_cannot_reserve(subject):
 
 
 def test_changed_token_is_looked_up_again(subject):
-    made, token = minted()
-    TokenRow.objects.filter(pk=made.pk).update(version=2)
+    token_row, token = create_token()
+    TokenRow.objects.filter(pk=token_row.pk).update(version=2)
     now = int(datetime.now(UTC).timestamp())
     assert not usage_counters.is_valid(token, now=now)
     again = api_tokens.reload(token, datetime.now(UTC))
@@ -245,7 +245,7 @@ def test_parallel_reservations_do_not_exceed_the_limit(subject):
     for thread in threads:
         thread.join()
     assert sorted(served) == list(range(1, 11))
-    assert held(key) == (10, 10, 10)
+    assert reserved(key) == (10, 10, 10)
 
 
 def test_past_windows_are_deleted(subject):
@@ -262,22 +262,22 @@ def test_past_windows_are_deleted(subject):
             key = CounterKey(name, time_windows.window_at(length, NOW))
             usage_counters.settle([key], None, usage_counters.NO_CHARGE, now=NOW)
 
-    def kept(name: str) -> list[int]:
+    def stored_windows(name: str) -> list[int]:
         found = UsageCounter.objects.filter(subject=name).values_list(
             "window", flat=True
         )
         return sorted(found)
 
     usage_counters.prune(NOW + 1)
-    assert kept(subject) == sorted(lengths)
+    assert stored_windows(subject) == sorted(lengths)
     usage_counters.prune(NOW + 3 * time_windows.DAY)
-    assert kept(subject) == [time_windows.CALENDAR_MONTH, time_windows.MONTH]
+    assert stored_windows(subject) == [time_windows.CALENDAR_MONTH, time_windows.MONTH]
     usage_counters.prune(NOW + 62 * time_windows.DAY)
-    assert kept(subject) == [time_windows.CALENDAR_MONTH]
+    assert stored_windows(subject) == [time_windows.CALENDAR_MONTH]
     usage_counters.prune(NOW + 800 * time_windows.DAY)
-    assert kept(subject) == []
+    assert stored_windows(subject) == []
     # A token's total spending is kept as long as the token.
-    assert kept(token) == [time_windows.EVER]
+    assert stored_windows(token) == [time_windows.EVER]
 
 
 # Windows.

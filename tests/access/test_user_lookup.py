@@ -31,20 +31,20 @@ def test_names_from_tokens_and_file_are_known(config):
     principal, unnamed = f"alice-{uuid.uuid4()}", str(uuid.uuid4())
     for name in (principal, principal, unnamed):
         api_tokens.create_token("laptop", name, by=ADA)
-    known = user_lookup.load_names(config)
-    assert known[identity.derive_user_id(principal)] == principal
-    assert known[identity.derive_user_id("main")] == "main"
-    assert known[identity.derive_user_id("Bob")] == "Bob"
-    assert identity.derive_user_id(unnamed) not in known
+    names = user_lookup.load_names(config)
+    assert names[identity.derive_user_id(principal)] == principal
+    assert names[identity.derive_user_id("main")] == "main"
+    assert names[identity.derive_user_id("Bob")] == "Bob"
+    assert identity.derive_user_id(unnamed) not in names
 
 
 def test_user_search_matches_exact_and_partial_names():
-    known = {identity.derive_user_id(name): name for name in ("Alice", "malice", "bob")}
-    assert user_lookup.match_users(" ALICE ", known) == {
+    names = {identity.derive_user_id(name): name for name in ("Alice", "malice", "bob")}
+    assert user_lookup.match_users(" ALICE ", names) == {
         *(identity.derive_user_id(name) for name in ("ALICE", "Alice", "malice")),
     }
-    assert user_lookup.match_users("", known) == set(known)
-    assert user_lookup.match_users("x" * 513, known) == set()
+    assert user_lookup.match_users("", names) == set(names)
+    assert user_lookup.match_users("x" * 513, names) == set()
 
 
 @pytest.mark.parametrize(

@@ -88,8 +88,8 @@ async def test_usage_sums_all_rounds(take, fake):
     one = (await take())[-1].usage
     fake.call_tool("add", {})
     fake.reply("Two.")
-    both = (await take(Tool("add")))[-1].usage
-    assert both.input_tokens == 2 * one.input_tokens
+    usage = (await take(Tool("add")))[-1].usage
+    assert usage.input_tokens == 2 * one.input_tokens
 
 
 async def test_disconnect_stops_the_provider(take, fake):
@@ -104,7 +104,7 @@ async def test_disconnect_stops_the_provider(take, fake):
     await client.close()
 
 
-async def broken_off(take_one, fake, kind, heard) -> ModelCall:
+async def cancelled_call(take_one, fake, kind, heard) -> ModelCall:
     """Take a turn up to an event of this kind, leave, and return the model call."""
     record = []
     async with aclosing(loop.run(take_one(kind, record))) as events:
@@ -134,7 +134,7 @@ def one(fake):
 @BOTH
 async def test_cancelled_call_has_no_duration(one, fake, kind):
     fake.hang("mid_stream", "Once ", "upon ")
-    call = await broken_off(one, fake, kind, TextDelta)
+    call = await cancelled_call(one, fake, kind, TextDelta)
     assert (call.seconds, call.error, call.finish_reason) == (None, None, "")
     assert call.usage.output_tokens > 0
 
@@ -142,7 +142,7 @@ async def test_cancelled_call_has_no_duration(one, fake, kind):
 @BOTH
 async def test_cancelled_reasoning_is_charged(one, fake, kind):
     fake.reply("Yes.", reasoning=("Let me think. ", "Well"), hang="mid_stream")
-    call = await broken_off(one, fake, kind, ReasoningDelta)
+    call = await cancelled_call(one, fake, kind, ReasoningDelta)
     assert call.usage.input_tokens > 0
     assert call.usage.output_tokens > 0
 

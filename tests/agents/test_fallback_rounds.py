@@ -53,13 +53,13 @@ async def test_after_the_last_fallback_own_model_is_tried_again(stage, fake, spa
 
 
 async def test_incomplete_tool_call_is_not_executed(stage, fake, spare):
-    made = []
+    created = []
     fake.reply(tool_calls=[("add", {"from": "first"})], unterminated=True)
     spare.call_tool("add", {"from": "spare"})
     spare.reply("Done.")
-    tool = Tool("add", lambda arguments: made.append(arguments["from"]) or "done")
+    tool = Tool("add", lambda arguments: created.append(arguments["from"]) or "done")
     assert text(await stage.take(tool)) == "Done."
-    assert made == ["spare"]
+    assert created == ["spare"]
 
 
 async def test_client_call_is_sent_after_an_incomplete_call(stage, fake, spare):
@@ -131,15 +131,15 @@ async def test_reasoning_blocks_name_their_model(fake, spare, last):
 
 
 @pytest.mark.parametrize(
-    ("whose", "is_shown"), [("first/m1", True), ("", True), ("gemini/pro", False)]
+    ("model", "is_shown"), [("first/m1", True), ("", True), ("gemini/pro", False)]
 )
 async def test_stored_reasoning_is_sent_to_its_own_model(
-    fake, spare, last, whose, is_shown
+    fake, spare, last, model, is_shown
 ):
     stage = Stage(fake, spare, last, kinds=("anthropic", "openai", "openai"))
-    thought = Reasoning("Hm.", "signed", model=whose)
+    thought = Reasoning("Hm.", "signed", model=model)
     call = ToolCall("c1", "look", "{}")
-    said = Message("assistant", None, tool_calls=(call,), reasoning=(thought,))
+    message = Message("assistant", None, tool_calls=(call,), reasoning=(thought,))
     done = Message("tool", "blue", tool_call_id="c1")
-    await stage.take(messages=[Message("user", "hi"), said, done])
+    await stage.take(messages=[Message("user", "hi"), message, done])
     assert ("Hm." in str(fake.bodies[0]["messages"])) is is_shown

@@ -108,9 +108,9 @@ async def test_filtered_reply_is_the_answer(stage, fake, spare, stream):
 
 @pytest.mark.parametrize("heard", ["text", "reasoning", "refusal"])
 async def test_no_fallback_after_sent_output(stage, fake, spare, heard):
-    said = {"reasoning": ["hm"]} if heard == "reasoning" else {}
-    said = {"refusal": "no"} if heard == "refusal" else said
-    fake.reply(*(["Once "] if heard == "text" else []), **said, unterminated=True)
+    reply = {"reasoning": ["hm"]} if heard == "reasoning" else {}
+    reply = {"refusal": "no"} if heard == "refusal" else reply
+    fake.reply(*(["Once "] if heard == "text" else []), **reply, unterminated=True)
     events = []
 
     async def listen():

@@ -123,8 +123,10 @@ async def test_own_calls_beside_client_calls_are_kept(take, fake, kind, stream):
     assert len(fake.requests) == 2
     assert text(events) == "First\n\nThen"
     assert events[-1].reason == "tool_calls"
-    said = [(m.role, m.text, [c.name for c in m.tool_calls]) for m in exchange(events)]
-    assert said == [
+    messages = [
+        (m.role, m.text, [c.name for c in m.tool_calls]) for m in exchange(events)
+    ]
+    assert messages == [
         ("assistant", "First", ["add"]),
         ("tool", "got 1", []),
         ("assistant", "Then", ["add", "look"]),
@@ -192,11 +194,11 @@ async def test_other_refusals_are_raised(take, fake):
 
 
 async def test_call_despite_tool_choice_none_is_not_executed(take, fake):
-    made = []
+    created = []
     fake.call_tool("add", {})
     fake.call_tool("add", {})
-    events = await take(Tool("add", lambda a: made.append(1) or "done"), max_turns=1)
-    assert made == [1]
+    events = await take(Tool("add", lambda a: created.append(1) or "done"), max_turns=1)
+    assert created == [1]
     assert events[-1].reason == "length"
 
 

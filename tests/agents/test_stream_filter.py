@@ -35,13 +35,16 @@ def test_deltas_before_the_name_are_buffered():
 
 
 def test_only_tool_images_are_left_out():
-    seen = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
-    mine = Message("user", [seen])
-    assert message_filters.drop_images([mine]) is None
+    image_part = {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64,AA=="},
+    }
+    user_message = Message("user", [image_part])
+    assert message_filters.drop_images([user_message]) is None
     messages = message_filters.drop_images(
-        [mine, Message("tool", [seen], tool_call_id="c")]
+        [user_message, Message("tool", [image_part], tool_call_id="c")]
     )
     assert messages == [
-        mine,
+        user_message,
         Message("tool", message_filters.IMAGE_PLACEHOLDER, tool_call_id="c"),
     ]

@@ -88,15 +88,15 @@ async def test_subagent_sees_only_its_preamble_and_the_message(take, fake):
 
 
 @pytest.mark.parametrize(
-    ("purpose", "told"),
+    ("purpose", "expected"),
     [("Judges.", "Judges."), (None, "Invoke the 'resume critic' subagent.")],
 )
-def test_purpose_is_the_tool_description(fake, purpose, told):
+def test_purpose_is_the_tool_description(fake, purpose, expected):
     tool = critic(fake, purpose=purpose)
     assert (tool.name, tool.target, tool.description) == (
         "resume_critic",
         "resume critic",
-        told,
+        expected,
     )
 
 
@@ -129,9 +129,9 @@ async def test_subagent_calls_are_nested_in_the_record(take, fake):
 
 
 async def test_subagents_are_limited_to_depth_four(take, fake):
-    def at(depth):
+    def agent_at(depth):
         async def tools(agent):
-            return [at(depth + 1)]
+            return [agent_at(depth + 1)]
 
         return critic(fake, depth=depth, open_tools=tools)
 
@@ -139,15 +139,15 @@ async def test_subagents_are_limited_to_depth_four(take, fake):
         fake.call_tool("resume_critic", {"message": "on"})
     for _ in range(MAX_DEPTH + 1):
         fake.reply("back")
-    assert text(await take(at(1))) == "back"
+    assert text(await take(agent_at(1))) == "back"
     assert len(fake.requests) == 2 * (MAX_DEPTH + 1)
-    told = str(fake.bodies[MAX_DEPTH + 1]["messages"][-1])
-    assert "at most 4 levels deep" in told
-    assert "answer without it" in told
+    expected = str(fake.bodies[MAX_DEPTH + 1]["messages"][-1])
+    assert "at most 4 levels deep" in expected
+    assert "answer without it" in expected
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ({}, "expected exactly one argument"),
         ({"message": 5}, "expected exactly one argument"),
@@ -156,11 +156,11 @@ async def test_subagents_are_limited_to_depth_four(take, fake):
         ({"message": "a" * 200_001}, "the maximum is 200000"),
     ],
 )
-async def test_wrong_arguments_return_an_error(take, fake, arguments, told):
+async def test_wrong_arguments_return_an_error(take, fake, arguments, expected):
     fake.call_tool("resume_critic", arguments)
     fake.reply("Sorry.")
     assert text(await take(critic(fake))) == "Sorry."
-    assert told in str(fake.bodies[-1]["messages"][-1])
+    assert expected in str(fake.bodies[-1]["messages"][-1])
     assert len(fake.requests) == 2
 
 

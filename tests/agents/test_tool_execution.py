@@ -34,14 +34,14 @@ def crash(arguments):
 
 
 @pytest.mark.parametrize(
-    ("tool", "told"),
+    ("tool", "expected"),
     [(refuse, "Error: the shop is closed"), (crash, "Error: the tool failed")],
 )
-async def test_failed_tool_returns_an_error_result(take, fake, tool, told):
+async def test_failed_tool_returns_an_error_result(take, fake, tool, expected):
     fake.call_tool("add", {})
     fake.reply("Sorry.")
     assert text(await take(Tool("add", tool))) == "Sorry."
-    assert told in results(fake)
+    assert expected in results(fake)
     assert "secret" not in results(fake)
 
 
@@ -84,19 +84,21 @@ async def test_handoff_is_announced_before_it_begins(take, fake):
 
 
 async def test_calls_above_the_limit_are_refused(take, fake):
-    made = []
+    created = []
     fake.reply(tool_calls=[("add", {"a": n}) for n in range(70)])
     fake.reply("Done.")
-    await take(Tool("add", lambda a: made.append(a["a"]) or "done"))
-    assert sorted(made) == list(range(64))
+    await take(Tool("add", lambda a: created.append(a["a"]) or "done"))
+    assert sorted(created) == list(range(64))
     assert "the limit is 64" in results(fake)
 
 
 async def test_results_of_one_round_share_the_size_limit(take, fake):
     fake.reply(tool_calls=[("add", {})] * 40)
     await take(Tool("add", lambda arguments: "x" * 100_000))
-    told = [m["content"] for m in fake.bodies[-1]["messages"] if m["role"] == "tool"]
-    assert sum(map(len, told)) < 140_000
+    contents = [
+        m["content"] for m in fake.bodies[-1]["messages"] if m["role"] == "tool"
+    ]
+    assert sum(map(len, contents)) < 140_000
 
 
 async def test_unserialisable_result_is_sanitised(take, fake):
@@ -116,12 +118,12 @@ async def test_self_cancelled_tool_has_failed(take, fake):
 
 
 async def test_running_tools_are_limited(take, fake):
-    running, most = 0, 0
+    running, peak = 0, 0
 
     async def work():
-        nonlocal running, most
+        nonlocal running, peak
         running += 1
-        most = max(most, running)
+        peak = max(peak, running)
         await asyncio.sleep(0.001)
         running -= 1
         return "done"
@@ -129,15 +131,15 @@ async def test_running_tools_are_limited(take, fake):
     fake.reply(tool_calls=[("add", {})] * (2 * tool_execution.MAX_AT_ONCE))
     fake.reply("Done.")
     await take(Tool("add", lambda arguments: work()))
-    assert most == tool_execution.MAX_AT_ONCE
+    assert peak == tool_execution.MAX_AT_ONCE
 
 
 async def test_cancelled_tool_is_awaited(take, fake):
-    begun, ended = asyncio.Event(), asyncio.Event()
+    started, ended = asyncio.Event(), asyncio.Event()
 
     async def work():
         try:
-            begun.set()
+            started.set()
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0.01)
@@ -145,7 +147,7 @@ async def test_cancelled_tool_is_awaited(take, fake):
 
     fake.call_tool("add", {})
     task = asyncio.create_task(take(Tool("add", lambda arguments: work())))
-    await begun.wait()
+    await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -163,8 +165,8 @@ async def test_record_keeps_the_untruncated_result(take, fake):
 
 def test_result_parts_share_the_size_limit():
     parts = [{"type": "text", "text": "x" * 8} for _ in range(3)]
-    told = tool_execution.truncate_result(parts, 12)
-    assert [part["text"].split("\n")[0] for part in told] == ["x" * 8, "x" * 4, ""]
+    contents = tool_execution.truncate_result(parts, 12)
+    assert [part["text"].split("\n")[0] for part in contents] == ["x" * 8, "x" * 4, ""]
 
 
 async def test_every_handoff_is_announced(take, fake):

@@ -39,10 +39,10 @@ class Cook(Strict):
 
 
 def check_cooks(cooks: list[Cook], config: Config) -> Iterable[Problem]:
-    known = {cook.name for cook in cooks}
+    names = {cook.name for cook in cooks}
     menu = config.get(MENU)
     for index, cook in enumerate(cooks):
-        if cook.boss is not None and cook.boss not in known:
+        if cook.boss is not None and cook.boss not in names:
             message = f"cook '{cook.name}' obeys '{cook.boss}', who is not there"
             yield Problem(("cooks", index, "boss"), message, "coulisse.E901")
         for dish in cook.dishes:

@@ -25,7 +25,7 @@ def watcher_records(caplog):
     return [record for record in caplog.records if record.name == live.__name__]
 
 
-def names():
+def cook_names():
     return [cook.name for cook in live.current().get(COOKS)]
 
 
@@ -55,7 +55,7 @@ def test_relative_config_path_survives_chdir(file, monkeypatch, tmp_path_factory
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     Path(file.name).write_text("cooks: [{name: bob}]\n")
     watcher.poll()
-    assert names() == ["ann"]
+    assert cook_names() == ["ann"]
 
 
 def test_config_is_loaded_once_on_first_use(file):
@@ -107,7 +107,7 @@ def test_edit_is_live_within_a_second(running_watcher, file, edit):
     for name in ("bob", "cleo"):
         edit(file, f"cooks: [{{name: {name}}}]\n")
         # On a machine that is four times slower than it might be.
-        assert wait_until(lambda name=name: names() == [name]) < 4
+        assert wait_until(lambda name=name: cook_names() == [name]) < 4
 
 
 def test_watcher_polls_unreported_edits(running_watcher, file, tmp_path_factory):
@@ -131,7 +131,7 @@ def test_watcher_polls_when_watching_fails(file, monkeypatch, caplog):
     watcher = live.ConfigWatcher()
     watcher.start()
     file.write_text("cooks: [{name: bob}]\n")
-    wait_until(lambda: names() == ["bob"])
+    wait_until(lambda: cook_names() == ["bob"])
     watcher.stop()
     assert "so the file is polled" in caplog.text
 
@@ -146,10 +146,10 @@ def test_exception_in_a_check_does_not_end_the_watcher(
         patch.setattr(live.loader, "parse_config", fail)
         file.write_text("cooks: [{name: bob}]\n")
         wait_until(lambda: "a fault in a check" in caplog.text)
-    before = names()
+    before = cook_names()
     file.write_text("cooks: [{name: bob}] # again\n")
-    wait_until(lambda: names() != before)
-    assert names() == ["bob"]
+    wait_until(lambda: cook_names() != before)
+    assert cook_names() == ["bob"]
 
 
 def test_invalid_edit_is_logged_and_old_config_stays(running_watcher, file, caplog):
@@ -158,7 +158,7 @@ def test_invalid_edit_is_logged_and_old_config_stays(running_watcher, file, capl
     wait_until(lambda: "is invalid" in caplog.text)
     file.with_name("other").touch()
     swap(file, "cooks: [{name: cleo}]\n")
-    wait_until(lambda: names() == ["cleo"])
+    wait_until(lambda: cook_names() == ["cleo"])
     assert caplog.text.count("is invalid") == 1
     assert "'pace' must be" in caplog.text
     assert "dish 'tea'" in caplog.text
@@ -172,7 +172,7 @@ def test_invalid_edit_is_logged_only_once(watcher, file, caplog):
         watcher.poll()
     assert caplog.text.count("the previous configuration stays in force") == 1
     assert [record.has_lines for record in watcher_records(caplog)] == [True]
-    assert names() == ["ann"]
+    assert cook_names() == ["ann"]
 
 
 def test_deleted_file_is_logged_and_old_config_stays(watcher, file, caplog):
@@ -180,7 +180,7 @@ def test_deleted_file_is_logged_and_old_config_stays(watcher, file, caplog):
     for _ in range(3):
         watcher.poll()
     assert caplog.text.count("the file does not exist") == 1
-    assert names() == ["ann"]
+    assert cook_names() == ["ann"]
     file.write_text(COOK)
     watcher.poll()
     assert "nothing changed" in caplog.text
@@ -192,7 +192,7 @@ def test_pipe_as_config_file_does_not_block(watcher, file, caplog):
     for _ in range(3):
         watcher.poll()
     assert caplog.text.count("this is not a file but a pipe or a device") == 1
-    assert names() == ["ann"]
+    assert cook_names() == ["ann"]
 
 
 def test_reload_log_names_the_changes(watcher, file, caplog):
@@ -220,7 +220,7 @@ def test_reload_log_mentions_a_new_order(watcher, file, caplog):
 def test_setting_that_needs_restart_keeps_its_value(watcher, file, caplog):
     file.write_text("cooks: [{name: bob}]\nkitchen: {stoves: 4}\n")
     watcher.poll()
-    assert names() == ["bob"]
+    assert cook_names() == ["bob"]
     assert live.current().get(KITCHEN).stoves == 1
     assert (
         watcher_records(caplog)[-1].message == "restart to apply the changes in kitchen"

@@ -106,10 +106,10 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("message", "left"), OTHERS)
-def test_secret_like_text_is_redacted(message, left):
+@pytest.mark.parametrize(("message", "redacted"), OTHERS)
+def test_secret_like_text_is_redacted(message, redacted):
     hidden = redaction.redact_all(message)
-    assert hidden.startswith(left)
+    assert hidden.startswith(redacted)
     assert "[redacted]" in hidden
     assert redaction.redact_own(message) == message
 

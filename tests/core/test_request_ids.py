@@ -8,7 +8,7 @@ import pytest
 from core.runtime import request_ids
 
 
-def begun(given: bytes | None) -> str:
+def assigned_id(given: bytes | None) -> str:
     def begin() -> tuple[str, str]:
         return request_ids.assign_request_id(given), request_ids.current.get()
 
@@ -21,7 +21,7 @@ def begun(given: bytes | None) -> str:
     "name", ["a", "checkout-7", "x" * 128, "1-5759e988:bd8=62fe/ab+c_d.e@f"]
 )
 def test_valid_client_request_id_is_used(name):
-    assert begun(name.encode()) == name
+    assert assigned_id(name.encode()) == name
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,6 @@ def test_valid_client_request_id_is_used(name):
     ],
 )
 def test_invalid_request_id_is_replaced(given):
-    name = begun(given)
+    name = assigned_id(given)
     assert re.fullmatch(r"req_[0-9a-f]{32}", name)
-    assert begun(given) != name
+    assert assigned_id(given) != name

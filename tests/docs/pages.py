@@ -54,5 +54,5 @@ def heading_anchors(page: Path) -> set[str]:
     """Return GitHub's anchors of a page's headings."""
     prose = BLOCK.sub("", page.read_text())
     headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
-    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
-    return {heading.replace(" ", "-") for heading in kept}
+    slugs = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.replace(" ", "-") for heading in slugs}

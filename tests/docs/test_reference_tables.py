@@ -126,15 +126,15 @@ def becomes(kind: ProviderKind, name: str) -> str:
     """What a kind makes of a parameter, in the table's words."""
     if kind.unsupported_parameters is not None and name in kind.unsupported_parameters:
         return "refused"
-    without, with_it = (
+    without, with_parameter = (
         kind.wire.body(
             ModelRequest("claude-sonnet-4-5", [Message("user", "x")], [TOOL], given)
         )
         for given in ({}, {name: SAMPLES[name]})
     )
-    if with_it.get(name) == SAMPLES[name]:
+    if with_parameter.get(name) == SAMPLES[name]:
         return "passed"
-    return "ignored" if with_it == without else "mapped"
+    return "ignored" if with_parameter == without else "mapped"
 
 
 def test_parameter_table_matches_the_provider_kinds():
@@ -150,7 +150,8 @@ def test_parameter_table_matches_the_provider_kinds():
 
 def test_every_provider_kind_is_listed_with_its_address():
     listed = {
-        kind.strip("`"): where for kind, _, where in table_rows("providers.md", "kind")
+        kind.strip("`"): address
+        for kind, _, address in table_rows("providers.md", "kind")
     }
     assert listed.keys() == set(KIND_NAMES)
     for name, kind in registry.KINDS.items():
@@ -301,9 +302,9 @@ def json_like(value: object) -> str:
 
 
 def test_every_command_is_listed():
-    ours = {name for name, app in get_commands().items() if app in OWN_APPS}
+    own_commands = {name for name, app in get_commands().items() if app in OWN_APPS}
     listed = names_in_table("running.md", "command")
-    assert ours <= listed
+    assert own_commands <= listed
     assert listed <= get_commands().keys()
 
 

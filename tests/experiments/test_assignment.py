@@ -15,7 +15,7 @@ USERS = [UserId(uuid.uuid5(uuid.NAMESPACE_DNS, str(n))) for n in range(4_000)]
 
 
 @dataclass(frozen=True)
-class Did:
+class VariantScores:
     count: int
     mean: float
 
@@ -52,14 +52,14 @@ def test_assignment_is_sticky_and_independent_per_experiment():
     first = [assignment.choose_variant(one, user) for user in USERS]
     assert first == [assignment.choose_variant(one, user) for user in USERS]
     second = [assignment.choose_variant(other, user) for user in USERS]
-    alike = sum(a == b for a, b in zip(first, second, strict=True)) / len(USERS)
-    assert alike == is_about(1 / 3)
+    equal_share = sum(a == b for a, b in zip(first, second, strict=True)) / len(USERS)
+    assert equal_share == is_about(1 / 3)
 
 
 def test_hash_is_stable_across_versions():
     # A change of the hash would move users to other variants.
-    known = UserId(uuid.UUID("5d2e6b62-5f0a-5c43-9f7e-0c8f2a1c7d11"))
-    numbers = assignment.random_source(experiment(), known)
+    fixed_user = UserId(uuid.UUID("5d2e6b62-5f0a-5c43-9f7e-0c8f2a1c7d11"))
+    numbers = assignment.random_source(experiment(), fixed_user)
     assert [round(numbers(), 6) for _ in range(2)] == [0.136815, 0.103457]
 
 
@@ -85,7 +85,11 @@ def bandit(**fields) -> ExperimentConfig:
     return experiment("bandit", metric="j.c", **{"min_samples": 10, **fields})
 
 
-SCORED = {"a": Did(10, 6.0), "b": Did(12, 8.0), "c": Did(40, 7.0)}
+SCORED = {
+    "a": VariantScores(10, 6.0),
+    "b": VariantScores(12, 8.0),
+    "c": VariantScores(40, 7.0),
+}
 
 
 def test_bandit_exploits_the_leader_except_for_epsilon():
@@ -96,9 +100,9 @@ def test_bandit_exploits_the_leader_except_for_epsilon():
 
 
 def test_undersampled_variants_come_first():
-    scores = {**SCORED, "a": Did(9, 1.0)}
+    scores = {**SCORED, "a": VariantScores(9, 1.0)}
     assert shares(bandit(), scores) == {"a": 1.0}
-    assert shares(bandit(), {"b": Did(10, 9.0)}) == {
+    assert shares(bandit(), {"b": VariantScores(10, 9.0)}) == {
         "a": is_about(0.5),
         "c": is_about(0.5),
     }
@@ -118,12 +122,12 @@ def test_bandit_user_moves_only_with_the_leader():
     assert all(
         assignment.choose_variant(one, user, SCORED) == before for _ in range(20)
     )
-    moved = {**SCORED, "c": Did(40, 9.0)}
+    moved = {**SCORED, "c": VariantScores(40, 9.0)}
     assert assignment.choose_variant(one, user, moved) != before
 
 
 def test_leader_tie_is_broken_by_file_order():
-    scores = {agent: Did(10, 7.0) for agent in "cba"}
+    scores = {agent: VariantScores(10, 7.0) for agent in "cba"}
     assert assignment.bandit_status(bandit(), scores).leader == "a"
 
 

@@ -46,7 +46,7 @@ experiments:
 
 
 @pytest.fixture
-def names(database) -> dict[str, str]:
+def experiment_names(database) -> dict[str, str]:
     """Unique names of experiments, by strategy."""
     return {
         kind: f"{kind}-{uuid.uuid4().hex[:8]}" for kind in ("split", "shadow", "bandit")
@@ -54,9 +54,9 @@ def names(database) -> dict[str, str]:
 
 
 @pytest.fixture
-def config(names, tmp_path):
+def config(experiment_names, tmp_path):
     text = TEXT
-    for kind, name in names.items():
+    for kind, name in experiment_names.items():
         text = text.replace(kind.upper(), name)
     path = tmp_path / "coulisse.yaml"
     path.write_text(text)
@@ -74,10 +74,10 @@ def run(config, capsys):
 
 def store_scores(experiment: str, agent: str, *values: int, criterion="tone") -> None:
     for value in values:
-        of = JudgedReply(
+        reply = JudgedReply(
             uuid.uuid4(), uuid.uuid4(), "quality", agent, experiment, "chat"
         )
-        scores.store_scores(of, {criterion: JudgeResult(value, "")})
+        scores.store_scores(reply, {criterion: JudgeResult(value, "")})
 
 
 def store_turns(experiment: str, agent: str, count: int, origin="chat") -> None:
@@ -93,8 +93,8 @@ def columns(line: str) -> list[str]:
     return [part for part in line.split("  ") if part]
 
 
-def test_split_shows_traffic_scores_and_winner(run, names):
-    name = names["split"]
+def test_split_shows_traffic_scores_and_winner(run, experiment_names):
+    name = experiment_names["split"]
     store_turns(name, "calm", 3)
     store_turns(name, "keen", 1)
     store_scores(name, "calm", 3, 4, 3, 4, 3)
@@ -121,8 +121,8 @@ def test_split_shows_traffic_scores_and_winner(run, names):
     assert output[-1] == "Winner: keen, best with a probability of over 99.9 %"
 
 
-def test_too_few_scores_give_no_winner(run, names):
-    name = names["split"]
+def test_too_few_scores_give_no_winner(run, experiment_names):
+    name = experiment_names["split"]
     assert run(name).splitlines()[-1] == "Too few scores for calm, keen"
     store_scores(name, "calm", 3, 4, 3, 4)
     store_scores(name, "keen", 8, 9, 8, 9, 8)
@@ -134,8 +134,8 @@ def test_too_few_scores_give_no_winner(run, names):
     assert run(name).splitlines()[-1].endswith("; a winner needs 95.0 %")
 
 
-def test_shadow_shows_its_shadow_runs(run, names):
-    name = names["shadow"]
+def test_shadow_shows_its_shadow_runs(run, experiment_names):
+    name = experiment_names["shadow"]
     store_turns(name, "calm", 4)
     store_turns(name, "keen", 2, origin="shadow")
     output = run(name).splitlines()
@@ -151,8 +151,8 @@ def test_shadow_shows_its_shadow_runs(run, names):
     assert output[-1].startswith("Several metrics")
 
 
-def test_bandit_shows_leader_and_explored_variants(run, names):
-    name = names["bandit"]
+def test_bandit_shows_leader_and_explored_variants(run, experiment_names):
+    name = experiment_names["bandit"]
     store_scores(name, "calm", 5, 6, 7, criterion="facts")
     store_scores(name, "keen", 9, 9, criterion="facts")
     output = run(name)
@@ -169,8 +169,8 @@ def test_bandit_shows_leader_and_explored_variants(run, names):
     assert "leader" not in run(name)
 
 
-def test_since_option_limits_the_counts(run, names):
-    name = names["split"]
+def test_since_option_limits_the_counts(run, experiment_names):
+    name = experiment_names["split"]
     store_scores(name, "calm", 3, 4)
     old = now() - timedelta(days=8)
     Score.objects.filter(experiment=name).update(judged_at=old)
@@ -179,8 +179,8 @@ def test_since_option_limits_the_counts(run, names):
     assert metric["estimates"][0]["count"] == 1
 
 
-def test_json_equals_the_text_output(run, names):
-    name = names["split"]
+def test_json_equals_the_text_output(run, experiment_names):
+    name = experiment_names["split"]
     store_turns(name, "calm", 1)
     store_scores(name, "calm", 3, 4, 3, 4, 3)
     store_scores(name, "keen", 8, 9, 8, 9, 8)
@@ -199,10 +199,10 @@ def test_json_equals_the_text_output(run, names):
     }
     assert output["metrics"][0]["estimates"][1]["best"] > 0.99
     listed = json.loads(run("--json"))
-    assert [each["name"] for each in listed["data"]] == list(names.values())
+    assert [each["name"] for each in listed["data"]] == list(experiment_names.values())
 
 
-def test_all_experiments_are_listed(run, names):
+def test_all_experiments_are_listed(run, experiment_names):
     head, *rows = run().splitlines()
     assert head.split() == [
         "experiment",
@@ -212,7 +212,7 @@ def test_all_experiments_are_listed(run, names):
         "metric",
         "result",
     ]
-    assert [row.split()[0] for row in rows] == list(names.values())
+    assert [row.split()[0] for row in rows] == list(experiment_names.values())
 
 
 def test_unknown_experiment_is_refused(run):
@@ -220,24 +220,27 @@ def test_unknown_experiment_is_refused(run):
         run("x")
 
 
-def test_experiment_takes_three_queries(run, names):
+def test_experiment_takes_three_queries(run, experiment_names):
     with CaptureQueriesContext(connection) as queries:
-        run(names["split"])
+        run(experiment_names["split"])
     # One for the traffic, and one for each criterion.
     assert len(queries) == 3
 
 
-def test_winner_is_logged_once(config, names, caplog):
+def test_winner_is_logged_once(config, experiment_names, caplog):
     read = loader.load_file(config)
     caplog.set_level(logging.INFO, "experiments.tasks")
     assert tasks.log_winners(read) == []
-    store_scores(names["split"], "calm", 3, 4, 3, 4, 3)
-    store_scores(names["split"], "keen", 8, 9, 8, 9, 8)
+    store_scores(experiment_names["split"], "calm", 3, 4, 3, 4, 3)
+    store_scores(experiment_names["split"], "keen", 8, 9, 8, 9, 8)
     assert tasks.log_winners(read) == [
-        f"{names['split']}: Winner: keen, best with a probability of over 99.9 %"
+        f"{experiment_names['split']}: "
+        "Winner: keen, best with a probability of over 99.9 %"
     ]
     assert tasks.log_winners(read) == []
     [line] = [
-        r.getMessage() for r in caplog.records if names["split"] in r.getMessage()
+        r.getMessage()
+        for r in caplog.records
+        if experiment_names["split"] in r.getMessage()
     ]
     assert "by quality.tone: keen, best with a probability of over 99.9 %" in line

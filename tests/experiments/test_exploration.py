@@ -8,9 +8,9 @@ import pytest
 from core.ids import UserId
 from experiments import assignment, exploration
 from experiments.exploration import MIN_TURNS, ExplorationTracker, max_turns
-from tests.experiments.test_assignment import SCORED, USERS, Did, bandit
+from tests.experiments.test_assignment import SCORED, USERS, VariantScores, bandit
 
-SHORT = {**SCORED, "a": Did(4, 9.0)}
+SHORT = {**SCORED, "a": VariantScores(4, 9.0)}
 """One variant lacks scores."""
 
 
@@ -56,11 +56,15 @@ def test_new_score_restarts_forcing():
     take(waits, one, SHORT, MIN_TURNS + 1)
     assert waits.exhausted_variants(one, SHORT, 1) == {"a"}
     # All its scores leave the window, then a new one arrives.
-    assert waits.exhausted_variants(one, SCORED | {"a": Did(0, 0)}, 1) == {"a"}
-    assert waits.exhausted_variants(one, SCORED | {"a": Did(1, 5)}, 1) == set()
+    assert waits.exhausted_variants(one, SCORED | {"a": VariantScores(0, 0)}, 1) == {
+        "a"
+    }
+    assert (
+        waits.exhausted_variants(one, SCORED | {"a": VariantScores(1, 5)}, 1) == set()
+    )
     # As long as scores arrive, the variant stays preferred.
     for count in range(1, 10):
-        some = SCORED | {"a": Did(count, 5)}
+        some = SCORED | {"a": VariantScores(count, 5)}
         assert set(take(waits, one, some, MIN_TURNS - 1)) == {"a"}
 
 

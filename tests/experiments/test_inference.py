@@ -121,12 +121,12 @@ def test_unscored_variant_has_no_estimate():
 
 def test_interval_has_its_nominal_coverage():
     drawn = np.random.default_rng(7)
-    truth, held, runs = 6.5, 0, 2_000
+    truth, covered, runs = 6.5, 0, 2_000
     for sample in drawn.normal(truth, 2.0, (runs, 8)):
         scores = Scores(8, float(sample.mean()), float(sample.var(ddof=1)))
         estimate = inference._estimate_mean("a", scores, None)
-        held += estimate.low <= truth <= estimate.high
-    assert held / runs == pytest.approx(0.95, abs=0.015)
+        covered += estimate.low <= truth <= estimate.high
+    assert covered / runs == pytest.approx(0.95, abs=0.015)
 
 
 def won(*found: MeanEstimate, confidence=0.95, min_samples=10) -> str | None:

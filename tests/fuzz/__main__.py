@@ -20,7 +20,7 @@ GRACE_SECONDS = 25
 """Time after the limit until a run is aborted."""
 
 
-class OutOfTime(BaseException):
+class DeadlineExceeded(BaseException):
     """The run exceeded its time limit."""
 
 
@@ -54,7 +54,7 @@ def main() -> int:
     run = Run(arguments.seed, deadline, arguments.mode, arguments.exclude)
     try:
         run.attack()
-    except OutOfTime:
+    except DeadlineExceeded:
         run.problems.append("the run was aborted: it exceeded its time limit")
     finally:
         signal.alarm(0)
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def _abort(number: int, frame: FrameType | None) -> None:
-    raise OutOfTime
+    raise DeadlineExceeded
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class Finding:
 
 
 @dataclass
-class Figures:
+class Counts:
     """Statistics of the sent requests."""
 
     requests: Counter[str] = field(default_factory=Counter)
@@ -55,7 +55,7 @@ class Figures:
 class Attack:
     """An attack on one server, and its findings."""
 
-    def __init__(self, server: Server, probe: LivenessProbe, figures: Figures) -> None:
+    def __init__(self, server: Server, probe: LivenessProbe, figures: Counts) -> None:
         self._server = server
         self._probe = probe
         self._figures = figures

@@ -202,8 +202,10 @@ class Generator:
         def value(match: re.Match[str]) -> str:
             name = match[1]
             step = f"{path[: match.start()].rpartition('/admin/')[2]}{match[0]}"
-            known = self._known_names.get(step, self._known_names.get(name, "unknown"))
-            return values.get(name, quote(known, safe=""))
+            known_value = self._known_names.get(
+                step, self._known_names.get(name, "unknown")
+            )
+            return values.get(name, quote(known_value, safe=""))
 
         return re.sub(r"\{(\w+)\}", value, path)
 

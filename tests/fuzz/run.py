@@ -8,7 +8,7 @@ from typing import Any
 from gateway.api import api
 from studio.openapi.document import build_document
 from tests.fuzz import corpus, generated_requests, routes, seeds
-from tests.fuzz.attack import Attack, Figures, Finding
+from tests.fuzz.attack import Attack, Counts, Finding
 from tests.fuzz.liveness_probe import LivenessProbe
 from tests.fuzz.modes import MODES, Mode
 from tests.fuzz.raw_requests import Request, send
@@ -33,7 +33,7 @@ class Run:
         self.seed = seed
         self._excluded = excluded
         self.modes = [mode for mode in MODES if not modes or mode.name in modes]
-        self.figures = Figures()
+        self.figures = Counts()
         self.findings: list[Finding] = []
         self.unreported = 0
         self.problems: list[str] = []
@@ -87,8 +87,8 @@ class Run:
         yield "generated, /v1", 0.35, v1.requests()
         studio = generated_requests.Generator(self._studio, self.seed, mode.name)
         yield "generated, studio", 0.5, studio.requests()
-        of_routes = routes.Generator(self._studio, names, self.seed)
-        yield "each route of the studio", 0.95, of_routes.requests()
+        generator = routes.Generator(self._studio, names, self.seed)
+        yield "each route of the studio", 0.95, generator.requests()
         yield "guessed passwords", 1.0, guesses
 
     def _add_credentials(

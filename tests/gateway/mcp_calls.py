@@ -74,7 +74,7 @@ def post(server: str, body: Any, user: str | None = None, **headers: str) -> Any
     )
 
 
-def use(
+def with_client(
     server: str,
     user: str | None,
     do: Callable[[Client], Awaitable[T]],
@@ -108,7 +108,9 @@ def ask(
 ) -> Any:
     """Call an agent; return the result of the call."""
     given = {"message": message, **arguments}
-    return use(server, user, lambda client: client.call_tool(agent, given), mode=mode)
+    return with_client(
+        server, user, lambda client: client.call_tool(agent, given), mode=mode
+    )
 
 
 @contextlib.contextmanager

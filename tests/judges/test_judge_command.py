@@ -80,7 +80,7 @@ class PastReplies:
 
 
 @pytest.fixture
-def past(server, configure) -> PastReplies:
+def replies(server, configure) -> PastReplies:
     # The command also runs queued judge tasks of other tests.
     Task.objects.filter(kind="judge").delete()
     return PastReplies(configure)
@@ -93,48 +93,52 @@ def judge_model(fake):
     return fake
 
 
-def test_past_replies_are_scored(past, judge_model):
-    past.replied(3)
-    output = past.run("--yes")
+def test_past_replies_are_scored(replies, judge_model):
+    replies.replied(3)
+    output = replies.run("--yes")
     assert "3 replies: 0 already judged" in output
-    assert f"3 to judge with '{past.judge}' (openai/judge-test)" in output
+    assert f"3 to judge with '{replies.judge}' (openai/judge-test)" in output
     assert "about $0.00" in output
     assert "3 judged, cost $0.00" in output
-    assert past.scored == 3
-    row = Score.objects.filter(judge=past.judge).first()
-    assert (row.agent, row.user_id, row.value) == (past.agent, past.user_id, row.value)
+    assert replies.scored == 3
+    row = Score.objects.filter(judge=replies.judge).first()
+    assert (row.agent, row.user_id, row.value) == (
+        replies.agent,
+        replies.user_id,
+        row.value,
+    )
 
 
-def test_second_run_continues(past, judge_model):
-    past.replied(2)
-    past.run("--yes", "--limit", "1")
-    assert past.scored == 1
-    output = past.run("--yes")
+def test_second_run_continues(replies, judge_model):
+    replies.replied(2)
+    replies.run("--yes", "--limit", "1")
+    assert replies.scored == 1
+    output = replies.run("--yes")
     assert "2 replies: 1 already judged" in output
     assert "1 judged, cost" in output
-    assert past.scored == 2
+    assert replies.scored == 2
     request_count = len(judge_model.requests)
-    assert "nothing to judge" in past.run("--yes")
+    assert "nothing to judge" in replies.run("--yes")
     assert len(judge_model.requests) == request_count
 
 
-def test_newest_replies_are_scored_first(past, judge_model):
-    past.replied(3)
-    past.run("--yes", "--limit", "1")
+def test_newest_replies_are_scored_first(replies, judge_model):
+    replies.replied(3)
+    replies.run("--yes", "--limit", "1")
     (request,) = judge_model.requests
     assert "Which town? 2" in request.body["messages"][-1]["content"]
 
 
-def test_run_can_be_interrupted_and_continued(past, judge_model, monkeypatch):
-    past.replied(3)
+def test_run_can_be_interrupted_and_continued(replies, judge_model, monkeypatch):
+    replies.replied(3)
     judge_model.hang("headers")
     interrupt_once(lambda: bool(judge_model.requests), monkeypatch)
     with pytest.raises(CommandError, match="run it again to continue") as caught:
-        past.run("--yes")
+        replies.run("--yes")
     assert caught.value.returncode == 130
-    assert past.scored < 3
-    past.run("--yes")
-    assert past.scored == 3
+    assert replies.scored < 3
+    replies.run("--yes")
+    assert replies.scored == 3
 
 
 def interrupt_once(is_time: Callable[[], bool], monkeypatch) -> None:
@@ -154,36 +158,36 @@ def interrupt_once(is_time: Callable[[], bool], monkeypatch) -> None:
     monkeypatch.setattr(service, "DRAIN_SECONDS", 0.1)
 
 
-def test_queued_judgement_is_not_repeated(past, judge_model):
-    past.replied()
-    backlog = past_replies.find_backlog(past.judge, [past.agent], since=AT)
-    past_replies.enqueue(past.judge, backlog.pending)
-    output = past.run("--yes")
+def test_queued_judgement_is_not_repeated(replies, judge_model):
+    replies.replied()
+    backlog = past_replies.find_backlog(replies.judge, [replies.agent], since=AT)
+    past_replies.enqueue(replies.judge, backlog.pending)
+    output = replies.run("--yes")
     assert "1 in progress" in output
     assert "1 judged" in output
     assert len(judge_model.requests) == 1
 
 
-def test_incomplete_replies_are_not_judged(past, judge_model):
+def test_incomplete_replies_are_not_judged(replies, judge_model):
     for finish_reason in ("cancelled", "error", "tool_calls"):
-        past.replied(finish_reason=finish_reason)
-    past.replied(text="")
-    assert "0 replies" in past.run("--yes")
+        replies.replied(finish_reason=finish_reason)
+    replies.replied(text="")
+    assert "0 replies" in replies.run("--yes")
 
 
-def test_dry_run_judges_nothing(past, fake):
-    past.replied(2)
-    assert "2 to judge" in past.run("--dry-run")
+def test_dry_run_judges_nothing(replies, fake):
+    replies.replied(2)
+    assert "2 to judge" in replies.run("--dry-run")
     assert fake.requests == []
-    assert not Task.objects.filter(origin=f"judge:{past.judge}").exists()
+    assert not Task.objects.filter(origin=f"judge:{replies.judge}").exists()
 
 
-def test_confirmation_is_required_before_spending(past, fake, monkeypatch):
-    past.replied()
+def test_confirmation_is_required_before_spending(replies, fake, monkeypatch):
+    replies.replied()
     with pytest.raises(CommandError, match="without a terminal"):
-        past.run()
+        replies.run()
     monkeypatch.setattr("sys.stdin", Terminal("no\n"))
-    assert "nothing was judged" in past.run()
+    assert "nothing was judged" in replies.run()
     assert fake.requests == []
 
 
@@ -192,67 +196,67 @@ class Terminal(StringIO):
         return True
 
 
-def test_unknown_price_is_shown(past, configure, fake):
-    configure(past.text)
-    past.replied()
-    assert "cost unknown (add a price under prices:)" in past.run("--dry-run")
+def test_unknown_price_is_shown(replies, configure, fake):
+    configure(replies.text)
+    replies.replied()
+    assert "cost unknown (add a price under prices:)" in replies.run("--dry-run")
     fake.default = ScriptedAnswer([answer(accuracy=8, tone=6)])
-    assert "1 judged, cost unknown" in past.run("--yes")
+    assert "1 judged, cost unknown" in replies.run("--yes")
 
 
-def test_sample_is_deterministic(past, judge_model):
-    past.replied(30)
-    output = past.run("--dry-run", "--sample", "0.5")
+def test_sample_is_deterministic(replies, judge_model):
+    replies.replied(30)
+    output = replies.run("--dry-run", "--sample", "0.5")
     count = int(output.split(" replies")[0])
     assert 3 <= count <= 27
-    past.run("--yes", "--sample", "0.5")
-    assert past.scored == count
-    assert "nothing to judge" in past.run("--sample", "0.5")
+    replies.run("--yes", "--sample", "0.5")
+    assert replies.scored == count
+    assert "nothing to judge" in replies.run("--sample", "0.5")
 
 
-def test_failed_judgement_is_retried_on_request(past, fake):
-    past.replied(2)
+def test_failed_judgement_is_retried_on_request(replies, fake):
+    replies.replied(2)
     fake.default = ScriptedAnswer(["I would rather not."])
     with pytest.raises(CommandError, match="2 could not be judged"):
-        past.run("--yes")
-    assert past.scored == 0
+        replies.run("--yes")
+    assert replies.scored == 0
     fake.default = ScriptedAnswer([answer(accuracy=8, tone=6)])
-    rows = Task.objects.filter(origin=f"judge:{past.judge}")
+    rows = Task.objects.filter(origin=f"judge:{replies.judge}")
     assert lifecycle.requeue(rows.values_list("pk", flat=True)) == 2
     # The cost of earlier attempts is kept.
     assert {run_results.read_result(task).calls for task in rows} == {2}
     rows.update(state="errored")
-    output = past.run("--yes")
+    output = replies.run("--yes")
     assert "2 failed" in output
     assert "nothing to judge; --retry includes the failed ones" in output
     before = sum(run_results.read_result(task).cost_micro_usd for task in rows.all())
-    output = past.run("--yes", "--retry")
+    output = replies.run("--yes", "--retry")
     after = sum(run_results.read_result(task).cost_micro_usd for task in rows.all())
     assert f"2 judged, cost ${money.format_usd(after - before)}" in output
-    assert past.scored == 2
+    assert replies.scored == 2
 
 
-def test_since_and_until_limit_the_replies(past, fake):
-    past.replied()
-    assert "0 replies" in past.run("--dry-run", "--until", "2026-01-01")
-    assert "0 replies" in past.run("--dry-run", "--since", "2199-01-01")
+def test_since_and_until_limit_the_replies(replies, fake):
+    replies.replied()
+    assert "0 replies" in replies.run("--dry-run", "--until", "2026-01-01")
+    assert "0 replies" in replies.run("--dry-run", "--since", "2199-01-01")
 
 
-def test_limit_applies_to_retries(past, fake):
-    past.replied(3)
+def test_limit_applies_to_retries(replies, fake):
+    replies.replied(3)
     fake.default = ScriptedAnswer(["I would rather not."])
     with pytest.raises(CommandError, match="2 could not be judged"):
-        past.run("--yes", "--limit", "2")
+        replies.run("--yes", "--limit", "2")
     fake.default = ScriptedAnswer([answer(accuracy=8, tone=6)])
-    assert "1 to judge" in past.run("--dry-run", "--retry", "--limit", "1")
-    assert "2 judged" in past.run("--yes", "--retry", "--limit", "2")
-    assert past.scored == 2
+    assert "1 to judge" in replies.run("--dry-run", "--retry", "--limit", "1")
+    assert "2 judged" in replies.run("--yes", "--retry", "--limit", "2")
+    assert replies.scored == 2
 
 
-def test_agent_without_the_judge_may_be_named(past, judge_model):
-    past.replied(2)
+def test_agent_without_the_judge_may_be_named(replies, judge_model):
+    replies.replied(2)
     output = StringIO()
-    named = ("--judge", "safety", "--agent", past.agent, "--dry-run")
+    named = ("--judge", "safety", "--agent", replies.agent, "--dry-run")
     call_command("judge", *named, stdout=output)
     assert "2 to judge with 'safety'" in output.getvalue()
 
@@ -283,54 +287,72 @@ def run_scores(*args: str) -> str:
     return out.getvalue()
 
 
-def test_scores_are_shown_by_agent_and_criterion(past, fake):
-    past.replied(3)
+def test_scores_are_shown_by_agent_and_criterion(replies, fake):
+    replies.replied(3)
     for accuracy, tone in ((10, 6), (8, 6), (3, 6)):
         fake.reply(answer(accuracy=accuracy, tone=tone))
-    past.run("--yes")
-    table = [line.split() for line in run_scores("--agent", past.agent).splitlines()]
-    assert [past.agent, past.judge, "accuracy", "3", "7.00", "3.61", "3", "10"] in table
-    assert [past.agent, past.judge, "tone", "3", "6.00", "0.00", "6", "6"] in table
-    output = json.loads(run_scores("--judge", past.judge, "--json"))
+    replies.run("--yes")
+    table = [line.split() for line in run_scores("--agent", replies.agent).splitlines()]
+    assert [
+        replies.agent,
+        replies.judge,
+        "accuracy",
+        "3",
+        "7.00",
+        "3.61",
+        "3",
+        "10",
+    ] in table
+    assert [
+        replies.agent,
+        replies.judge,
+        "tone",
+        "3",
+        "6.00",
+        "0.00",
+        "6",
+        "6",
+    ] in table
+    output = json.loads(run_scores("--judge", replies.judge, "--json"))
     assert [line["criterion"] for line in output["scores"]] == ["accuracy", "tone"]
     (judge,) = output["judges"]
     assert (judge["selected"], judge["done"], judge["failed"]) == (3, 3, 0)
     assert judge["cost_usd"] > 0
 
 
-def test_failures_and_their_reasons_are_shown(past, fake):
-    past.replied()
+def test_failures_and_their_reasons_are_shown(replies, fake):
+    replies.replied()
     fake.default = ScriptedAnswer(["I would rather not."])
     with pytest.raises(CommandError):
-        past.run("--yes")
-    output = run_scores("--judge", past.judge)
+        replies.run("--yes")
+    output = run_scores("--judge", replies.judge)
     assert output.startswith("judge tasks:\n")
     assert "could not be read" in output
-    (judge,) = json.loads(run_scores("--judge", past.judge, "--json"))["judges"]
+    (judge,) = json.loads(run_scores("--judge", replies.judge, "--json"))["judges"]
     assert (judge["failed"], judge["calls"]) == (1, 2)
     # Failed attempts are paid, too.
     assert judge["cost_usd"] > 0
     Task.objects.filter(kind="judge").update(error="\x1b[2J said the model")
-    assert "failed: \\x1b[2J said the model" in run_scores("--judge", past.judge)
+    assert "failed: \\x1b[2J said the model" in run_scores("--judge", replies.judge)
 
 
-def test_user_feedback_is_shown(past):
+def test_user_feedback_is_shown(replies):
     for thumb, score in (("up", None), ("down", None), (None, 9)):
         Feedback.objects.create(
-            user_id=past.user_id,
+            user_id=replies.user_id,
             turn_id=new_turn_id(),
             score=score,
             thumb=thumb,
-            agent=past.agent,
+            agent=replies.agent,
             created_at=AT,
             updated_at=AT,
         )
-    table = [line.split() for line in run_scores("--agent", past.agent).splitlines()]
-    assert [past.agent, "1", "9.00", "1", "1", "0"] in table
+    table = [line.split() for line in run_scores("--agent", replies.agent).splitlines()]
+    assert [replies.agent, "1", "9.00", "1", "1", "0"] in table
 
 
-def test_empty_result_says_nothing_was_judged(past):
+def test_empty_result_says_nothing_was_judged(replies):
     assert (
-        run_scores("--agent", past.agent)
+        run_scores("--agent", replies.agent)
         == "no scores, feedback or judge tasks found\n"
     )

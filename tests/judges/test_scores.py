@@ -59,8 +59,10 @@ def test_stats_are_filtered_by_time_and_experiment(judge):
     store_score(judge, 5, experiment="trial")
     now = datetime.now(UTC)
     assert scores.stats_by_agent(judge, "tone", ["a"])["a"].count == 2
-    trial = scores.stats_by_agent(judge, "tone", ["a"], since=None, experiment="trial")
-    assert trial == {"a": ScoreStats(1, 5, 25)}
+    in_experiment = scores.stats_by_agent(
+        judge, "tone", ["a"], since=None, experiment="trial"
+    )
+    assert in_experiment == {"a": ScoreStats(1, 5, 25)}
     assert (
         scores.stats_by_agent(judge, "tone", ["a"], since=now + timedelta(hours=1))
         == {}

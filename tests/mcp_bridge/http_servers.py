@@ -96,13 +96,13 @@ TOOLS = [
 ]
 
 
-async def left(receive: Any) -> None:
+async def wait_for_disconnect(receive: Any) -> None:
     """Wait until the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-class Crooked:
+class FaultyServer:
     """A server whose path and tools select its faults."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class Crooked:
         self.seen.append(authorization)
         path = scope["path"]
         if path == "/hang":
-            await left(receive)
+            await wait_for_disconnect(receive)
         elif path == "/guarded" and authorization not in self.accepted:
             await answer(send, 401, self.refusal)
         elif path.startswith("/status_"):
@@ -184,7 +184,7 @@ class Crooked:
             case "empty":
                 await answer(send, 202, b"")
             case "hang":
-                await left(receive)
+                await wait_for_disconnect(receive)
             case "html":
                 await answer(send, 200, b"<html>", ("content-type", "text/html"))
             case "huge":

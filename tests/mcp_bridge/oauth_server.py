@@ -142,7 +142,7 @@ class MemoryProvider:
 
 
 @dataclass
-class Place:
+class ProtectedServer:
     """The address and state of the servers."""
 
     url: str
@@ -156,7 +156,7 @@ class Place:
 
 
 @contextlib.contextmanager
-def serve_protected() -> Iterator[Place]:
+def serve_protected() -> Iterator[ProtectedServer]:
     """Serve both from a thread, on a free port of this machine."""
     listener = socket.socket(proto=socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
@@ -185,7 +185,7 @@ def serve_protected() -> Iterator[Place]:
         return provider.subject_of(token.token) if token else "nobody"
 
     with _serving(server.streamable_http_app(host="127.0.0.1"), listener):
-        yield Place(f"{origin}/mcp", provider)
+        yield ProtectedServer(f"{origin}/mcp", provider)
 
 
 @contextlib.contextmanager

@@ -36,18 +36,18 @@ def servers(text: str):
     return read("mcp:" + text).get(MCP)
 
 
-def it(*lines: str):
+def parse_server(*lines: str):
     return servers("\n  it:\n" + "\n".join(f"    {line}" for line in lines))["it"]
 
 
-def complaint(text: str) -> str:
+def error_of(text: str) -> str:
     with pytest.raises(ConfigInvalid) as caught:
         read(text)
     return str(caught.value)
 
 
-def complaint_of(*lines: str) -> str:
-    return complaint("mcp:\n  it:\n" + "\n".join(f"    {line}" for line in lines))
+def server_error(*lines: str) -> str:
+    return error_of("mcp:\n  it:\n" + "\n".join(f"    {line}" for line in lines))
 
 
 @pytest.mark.parametrize(
@@ -66,19 +66,24 @@ def complaint_of(*lines: str) -> str:
     ],
 )
 def test_transport_is_derived_from_the_fields(lines, kind):
-    assert it(*lines).kind == kind
+    assert parse_server(*lines).kind == kind
 
 
 def test_url_server_uses_discovery_by_default():
-    assert it("url: http://10.0.0.1/mcp").sign_in.mode == "discover"
-    assert it("url: http://localhost/mcp", "oauth: true").sign_in.mode == "discover"
-    assert it("url: http://localhost/mcp", "oauth: false").sign_in is None
-    assert it("command: uvx").sign_in is None
-    assert it("command: uvx", "oauth: false").sign_in is None
+    assert parse_server("url: http://10.0.0.1/mcp").sign_in.mode == "discover"
+    assert (
+        parse_server("url: http://localhost/mcp", "oauth: true").sign_in.mode
+        == "discover"
+    )
+    assert parse_server("url: http://localhost/mcp", "oauth: false").sign_in is None
+    assert parse_server("command: uvx").sign_in is None
+    assert parse_server("command: uvx", "oauth: false").sign_in is None
 
 
 def test_scopes_alone_imply_discovery():
-    sign_in = it("url: https://x.example/mcp", "oauth: {scopes: [a, b]}").sign_in
+    sign_in = parse_server(
+        "url: https://x.example/mcp", "oauth: {scopes: [a, b]}"
+    ).sign_in
     assert (sign_in.mode, sign_in.scopes) == ("discover", ("a", "b"))
 
 
@@ -90,7 +95,7 @@ def test_static_sign_in_works_for_both_transports(where):
 
 
 def test_stdio_server_accepts_every_field():
-    server = it(
+    server = parse_server(
         "command: python",
         "args: [-m, mine]",
         "env: {DEBUG: '1'}",
@@ -138,14 +143,14 @@ def test_stdio_server_accepts_every_field():
     ],
 )
 def test_invalid_fields_are_refused(lines, message):
-    message = complaint_of(*lines)
+    message = server_error(*lines)
     assert message in message
     assert "mcp server 'it'" in message
     assert "secret" not in message
 
 
 def test_incomplete_static_sign_in_names_missing_fields():
-    message = complaint_of(
+    message = server_error(
         "url: http://x/mcp", "oauth: {mode: static, client_id: a, client_secret: ''}"
     )
     assert (
@@ -155,14 +160,14 @@ def test_incomplete_static_sign_in_names_missing_fields():
 
 
 def test_server_name_must_fit_a_tool_name():
-    message = complaint("mcp:\n  'my server':\n    command: uvx\n")
+    message = error_of("mcp:\n  'my server':\n    command: uvx\n")
     assert (
         "mcp server 'my server': the name may contain only letters, digits" in message
     )
 
 
 def test_redirect_uri_must_match_the_callback():
-    message = complaint(f"mcp:\n  other:\n    url: http://x/mcp{STATIC}")
+    message = error_of(f"mcp:\n  other:\n    url: http://x/mcp{STATIC}")
     assert "must end in /mcp/other/oauth/callback" in message
     assert "hush-hush" not in message
 
@@ -170,7 +175,9 @@ def test_redirect_uri_must_match_the_callback():
 def test_repr_shows_no_secrets():
     server = servers(f"\n  it:\n    command: x\n    env: {{KEY: tell-nobody}}{STATIC}")
     assert "tell-nobody" not in repr(server)
-    assert "tell-nobody" not in repr(it("url: http://x", "headers: {A: tell-nobody}"))
+    assert "tell-nobody" not in repr(
+        parse_server("url: http://x", "headers: {A: tell-nobody}")
+    )
     assert "hush-hush" not in repr(server)
 
 
@@ -182,14 +189,17 @@ def test_digest_depends_on_the_configuration(line):
     base = ["command: x", "env: {K: one}", "args: [a]"]
     name = line.partition(":")[0]
     changed = [*(one for one in base if not one.startswith(name)), line]
-    assert it(*base).digest == it(*base).digest
-    assert it(*base).digest != it(*changed).digest
+    assert parse_server(*base).digest == parse_server(*base).digest
+    assert parse_server(*base).digest != parse_server(*changed).digest
 
 
 def test_digest_depends_on_headers():
     base = "url: http://x"
-    assert it(base, "headers: {A: b}").digest != it(base, "headers: {A: c}").digest
-    assert it(base).digest != it(base, "headers: {A: b}").digest
+    assert (
+        parse_server(base, "headers: {A: b}").digest
+        != parse_server(base, "headers: {A: c}").digest
+    )
+    assert parse_server(base).digest != parse_server(base, "headers: {A: b}").digest
 
 
 def test_digest_depends_on_the_client_secret():
@@ -207,4 +217,4 @@ def test_public_base_url_defaults_to_this_machine():
 
 @pytest.mark.parametrize("address", ["agents.example.com", "https://x.example?a=1"])
 def test_invalid_public_base_url_is_refused(address):
-    assert "public_base_url" in complaint(f"public_base_url: {address}\n")
+    assert "public_base_url" in error_of(f"public_base_url: {address}\n")

@@ -25,7 +25,7 @@ from tests.mcp_bridge.conftest import (
     configured,
     open_named_tools,
 )
-from tests.mcp_bridge.http_servers import PNG, Crooked, official, without_discovery
+from tests.mcp_bridge.http_servers import PNG, FaultyServer, official, without_discovery
 
 # The SDK's own server leaves them behind when it is stopped in the middle.
 pytestmark = pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject")
@@ -53,16 +53,16 @@ def url(request, urls):
 
 
 @pytest.fixture(scope="module")
-def crooked_url():
-    app = Crooked()
+def faulty_server_url():
+    app = FaultyServer()
     with serve(app) as root:
         yield root, app
 
 
 @pytest.fixture
-def crooked(crooked_url):
+def faulty_server(faulty_server_url):
     """A server whose path and tools select its faults."""
-    _, app = crooked_url
+    _, app = faulty_server_url
     app.sessions = 0
     app.seen.clear()
     app.accepted.clear()
@@ -71,11 +71,11 @@ def crooked(crooked_url):
 
 
 @pytest.fixture
-def root(crooked_url, crooked):
-    return crooked_url[0]
+def root(faulty_server_url, faulty_server):
+    return faulty_server_url[0]
 
 
-def at(url, **fields):
+def config_for(url, **fields):
     return ToolServerConfig(**{"url": url, "oauth": False, **fields})
 
 
@@ -83,20 +83,20 @@ def at(url, **fields):
 
 
 async def test_tool_can_be_called(url, pool, no_leaks):
-    tools = await open_named_tools(configured(it=at(url)), pool)
+    tools = await open_named_tools(configured(it=config_for(url)), pool)
     assert tools["add"].description == "Add two whole numbers."
     assert await call_tool(tools["add"], a=2, b=3) == "5"
     await pool.close()
 
 
 async def test_configured_headers_are_sent(url, pool):
-    server = at(url, headers={"Authorization": "Bearer of-the-house"})
+    server = config_for(url, headers={"Authorization": "Bearer of-the-house"})
     tools = await open_named_tools(configured(it=server), pool)
     assert await call_tool(tools["who"]) == "Bearer of-the-house"
 
 
 async def test_image_result_is_passed_on(url, pool):
-    tools = await open_named_tools(configured(it=at(url)), pool)
+    tools = await open_named_tools(configured(it=config_for(url)), pool)
     text, image = await call_tool(tools["picture"])
     assert text == {"type": "text", "text": "a dot"}
     data = base64.b64encode(PNG).decode()
@@ -104,20 +104,20 @@ async def test_image_result_is_passed_on(url, pool):
 
 
 async def test_wrong_arguments_return_an_error(url, pool):
-    tools = await open_named_tools(configured(it=at(url)), pool)
+    tools = await open_named_tools(configured(it=config_for(url)), pool)
     with pytest.raises((ToolFailed, CallRefused), match="valid"):
         await call_tool(tools["add"], a="two")
 
 
 async def test_elicitation_is_declined(url, pool):
-    tools = await open_named_tools(configured(it=at(url)), pool)
+    tools = await open_named_tools(configured(it=config_for(url)), pool)
     with pytest.raises((ToolFailed, CallRefused)):
         await call_tool(tools["ask"])
     assert await call_tool(tools["add"], a=1, b=1) == "2"
 
 
 async def test_changed_tools_are_available_in_the_next_turn(url, pool):
-    config = configured(it=at(url))
+    config = configured(it=config_for(url))
     before = await open_named_tools(config, pool)
     await call_tool(before["change"])
     after = await open_named_tools(config, pool)
@@ -131,7 +131,7 @@ async def test_changed_tools_are_available_in_the_next_turn(url, pool):
 
 
 async def test_fifty_parallel_calls_succeed(url, pool, no_leaks):
-    tools = await open_named_tools(configured(it=at(url)), pool)
+    tools = await open_named_tools(configured(it=config_for(url)), pool)
     answers = await asyncio.gather(
         *(call_tool(tools["add"], a=number, b=0) for number in range(50))
     )
@@ -161,32 +161,36 @@ async def test_fifty_parallel_calls_succeed(url, pool, no_leaks):
     ],
 )
 async def test_bad_response_fails_only_its_call(
-    pool, root, crooked, tool, error, message
+    pool, root, faulty_server, tool, error, message
 ):
-    tools = await open_named_tools(configured(it=at(f"{root}/mcp")), pool)
+    tools = await open_named_tools(configured(it=config_for(f"{root}/mcp")), pool)
     beside = asyncio.create_task(call_tool(tools["hang"]))
     with pytest.raises(error, match=message) as caught:
         await call_tool(tools[tool])
     assert "secret" not in caught.value.message
     assert await call_tool(tools["ok"]) == "ok"
-    assert crooked.sessions == 1
+    assert faulty_server.sessions == 1
     assert not beside.done()
     beside.cancel()
     await asyncio.wait([beside])
 
 
-async def test_call_timeout_fails_only_its_call(pool, root, crooked, skip_time):
-    tools = await open_named_tools(configured(it=at(root, timeout_seconds=50)), pool)
+async def test_call_timeout_fails_only_its_call(pool, root, faulty_server, skip_time):
+    tools = await open_named_tools(
+        configured(it=config_for(root, timeout_seconds=50)), pool
+    )
     with pytest.raises(ServerSlow, match=r"within 50 seconds"):
         await skip_time(call_tool(tools["hang"]))
     assert await call_tool(tools["ok"]) == "ok"
-    assert crooked.sessions == 1
+    assert faulty_server.sessions == 1
 
 
-async def test_lost_session_is_reopened_and_the_call_repeated(pool, root, crooked):
-    tools = await open_named_tools(configured(it=at(root)), pool)
+async def test_lost_session_is_reopened_and_the_call_repeated(
+    pool, root, faulty_server
+):
+    tools = await open_named_tools(configured(it=config_for(root)), pool)
     assert await call_tool(tools["status_404"]) == "after all"
-    assert crooked.sessions == 2
+    assert faulty_server.sessions == 2
 
 
 # What goes wrong before.
@@ -206,7 +210,7 @@ async def test_lost_session_is_reopened_and_the_call_repeated(pool, root, crooke
 async def test_unavailable_server_states_the_reason(
     pool, root, path, message, transport
 ):
-    server = at(f"{root}/{path}", transport=transport)
+    server = config_for(f"{root}/{path}", transport=transport)
     tools = await open_named_tools(configured(it=server), pool)
     about = tools["it_unreachable"].description
     assert message in about
@@ -215,7 +219,7 @@ async def test_unavailable_server_states_the_reason(
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
 async def test_refused_connection_is_reported(pool, transport):
-    server = at("http://127.0.0.1:9/mcp", transport=transport)
+    server = config_for("http://127.0.0.1:9/mcp", transport=transport)
     tools = await open_named_tools(configured(it=server), pool)
     assert "'it' cannot be reached" in tools["it_unreachable"].description
 
@@ -223,7 +227,7 @@ async def test_refused_connection_is_reported(pool, transport):
 @pytest.mark.parametrize("transport", ["http", "sse"])
 async def test_silent_server_times_out(root, transport):
     pool = SessionPool(connect_seconds=0.2)
-    server = at(f"{root}/hang", transport=transport)
+    server = config_for(f"{root}/hang", transport=transport)
     tools = await open_named_tools(configured(it=server), pool)
     assert "did not answer within 0.2 sec" in tools["it_unreachable"].description
     await pool.close()
@@ -235,7 +239,9 @@ async def test_restarted_server_is_reconnected(kind):
     make = official().sse_app if kind == "sse" else official().streamable_http_app
     app = without_discovery(make()) if kind == "legacy" else make()
     with serve(app, grace_seconds=0) as root:
-        config = configured(it=at(f"{root}/{'sse' if kind == 'sse' else 'mcp'}"))
+        config = configured(
+            it=config_for(f"{root}/{'sse' if kind == 'sse' else 'mcp'}")
+        )
         tools = await open_named_tools(config, pool)
         assert await call_tool(tools["add"], a=1, b=1) == "2"
     with pytest.raises((ServerGone, ServerUnreachable)):
@@ -246,7 +252,7 @@ async def test_restarted_server_is_reconnected(kind):
 # Users.
 
 
-class Keyring(NoCredentials):
+class StaticTokens(NoCredentials):
     """Users' tokens, and the tokens that replace them."""
 
     def __init__(self, count_resources, renewed=None):
@@ -274,7 +280,7 @@ def signed(url, **fields):
 async def test_each_user_calls_with_their_own_token(url, pool):
     config = configured(it=signed(url))
     alice, bob = UserId(uuid.uuid4()), UserId(uuid.uuid4())
-    by = Keyring({alice: "alices", bob: "bobs"})
+    by = StaticTokens({alice: "alices", bob: "bobs"})
     tools = {
         user_id: await open_named_tools(config, pool, user_id=user_id, by=by)
         for user_id in (alice, bob)
@@ -288,7 +294,7 @@ async def test_each_user_calls_with_their_own_token(url, pool):
 
 async def test_renewed_token_is_used_in_the_same_session(pool, urls):
     config = configured(it=signed(urls["modern"]))
-    by = Keyring({USER: "first"})
+    by = StaticTokens({USER: "first"})
     await open_named_tools(config, pool, by=by)
     by.count_resources[USER] = "second"
     tools = await open_named_tools(config, pool, by=by)
@@ -296,16 +302,18 @@ async def test_renewed_token_is_used_in_the_same_session(pool, urls):
     assert len(pool) == 1
 
 
-async def test_refused_token_is_renewed_and_the_call_repeated(pool, root, crooked):
+async def test_refused_token_is_renewed_and_the_call_repeated(
+    pool, root, faulty_server
+):
     config = configured(it=signed(f"{root}/guarded"))
-    by = Keyring({USER: "old"}, {"old": "new"})
-    crooked.accepted = {"Bearer old"}
+    by = StaticTokens({USER: "old"}, {"old": "new"})
+    faulty_server.accepted = {"Bearer old"}
     tools = await open_named_tools(config, pool, by=by)
-    crooked.accepted = {"Bearer new"}
+    faulty_server.accepted = {"Bearer new"}
     answers = await asyncio.gather(*(call_tool(tools["ok"]) for _ in range(5)))
     assert answers == ["ok"] * 5
     assert set(by.asked) == {"old"}
-    assert crooked.seen[-1] == "Bearer new"
+    assert faulty_server.seen[-1] == "Bearer new"
     by.asked.clear()
     assert (
         await call_tool(tools["ok"]) == "ok"
@@ -313,12 +321,12 @@ async def test_refused_token_is_renewed_and_the_call_repeated(pool, root, crooke
     assert by.asked == []
 
 
-async def test_finally_refused_token_offers_the_connect_tool(pool, root, crooked):
+async def test_finally_refused_token_offers_the_connect_tool(pool, root, faulty_server):
     config = configured(it=signed(f"{root}/guarded"))
-    by = Keyring({USER: "old"})
-    crooked.accepted = {"Bearer old"}
+    by = StaticTokens({USER: "old"})
+    faulty_server.accepted = {"Bearer old"}
     tools = await open_named_tools(config, pool, by=by)
-    crooked.accepted = set()
+    faulty_server.accepted = set()
     answer = await call_tool(tools["ok"])
     assert answer.startswith("Not connected: the user has not authorized")
     assert answer.endswith(f"/mcp/it/connect?token={USER}")
@@ -327,41 +335,41 @@ async def test_finally_refused_token_offers_the_connect_tool(pool, root, crooked
     ) == ["connect_it"]
 
 
-async def test_endless_refusal_body_is_not_read(pool, root, crooked):
+async def test_endless_refusal_body_is_not_read(pool, root, faulty_server):
     config = configured(it=signed(f"{root}/guarded"))
-    crooked.accepted = {"Bearer old"}
-    by = Keyring({USER: "old"}, {"old": "new"})
+    faulty_server.accepted = {"Bearer old"}
+    by = StaticTokens({USER: "old"}, {"old": "new"})
     tools = await open_named_tools(config, pool, by=by)
-    crooked.accepted, crooked.refusal = {"Bearer new"}, b"x" * 20_000_000
+    faulty_server.accepted, faulty_server.refusal = {"Bearer new"}, b"x" * 20_000_000
     with pytest.raises(ServerReplyInvalid, match="answered with more than 16 MB"):
         await call_tool(tools["ok"])
     assert await call_tool(tools["ok"]) == "ok"
-    assert crooked.sessions == 1
+    assert faulty_server.sessions == 1
 
 
-async def test_failed_renewal_is_not_a_refusal(pool, root, crooked):
-    class Down(Keyring):
+async def test_failed_renewal_is_not_a_refusal(pool, root, faulty_server):
+    class FailingTokens(StaticTokens):
         async def renew(self, config, server, user_id, refused):
             raise Unavailable("the database is down")
 
     config = configured(it=signed(f"{root}/guarded"))
-    crooked.accepted = {"Bearer old"}
-    tools = await open_named_tools(config, pool, by=Down({USER: "old"}))
-    crooked.accepted = {"Bearer new"}
+    faulty_server.accepted = {"Bearer old"}
+    tools = await open_named_tools(config, pool, by=FailingTokens({USER: "old"}))
+    faulty_server.accepted = {"Bearer new"}
     with pytest.raises(ServerGone, match="which could not be renewed"):
         await call_tool(tools["ok"])
-    crooked.accepted = {"Bearer old"}
+    faulty_server.accepted = {"Bearer old"}
     assert await call_tool(tools["ok"]) == "ok"
 
 
-async def test_token_is_not_sent_to_redirects(pool, root, crooked):
-    by = Keyring({USER: "mine"})
+async def test_token_is_not_sent_to_redirects(pool, root, faulty_server):
+    by = StaticTokens({USER: "mine"})
     await open_named_tools(configured(it=signed(f"{root}/elsewhere")), pool, by=by)
-    assert set(crooked.seen) == {"Bearer mine"}
+    assert set(faulty_server.seen) == {"Bearer mine"}
 
 
-async def test_logs_and_errors_contain_no_token(pool, root, crooked, caplog):
-    by = Keyring({USER: "tell-nobody"})
+async def test_logs_and_errors_contain_no_token(pool, root, faulty_server, caplog):
+    by = StaticTokens({USER: "tell-nobody"})
     with caplog.at_level(logging.DEBUG):
         tools = await open_named_tools(
             configured(it=signed(f"{root}/guarded")), pool, by=by

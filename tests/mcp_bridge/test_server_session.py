@@ -14,8 +14,8 @@ from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.errors import CallRefused, ServerGone
 from tests.conftest import serve
 from tests.mcp_bridge.conftest import HERE, TEST_SECONDS, raw
-from tests.mcp_bridge.http_servers import Crooked
-from tests.mcp_bridge.test_http_client import at
+from tests.mcp_bridge.http_servers import FaultyServer
+from tests.mcp_bridge.test_http_client import config_for
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -86,7 +86,7 @@ async def test_token_is_renewed_once_and_kept():
 # Calls that may be made again, and calls that must not be.
 
 
-class Counting(Crooked):
+class Counting(FaultyServer):
     def __init__(self) -> None:
         super().__init__()
         self.called: list[str] = []
@@ -99,7 +99,7 @@ class Counting(Crooked):
 async def test_delivered_call_is_not_repeated():
     app = Counting()
     with serve(app) as root:
-        session = begin(at(f"{root}/mcp"))
+        session = begin(config_for(f"{root}/mcp"))
         await session.wait_open()
         with pytest.raises(ServerGone) as caught:
             await session.call("drop", {})
@@ -109,8 +109,8 @@ async def test_delivered_call_is_not_repeated():
 
 
 async def test_undelivered_call_may_be_repeated():
-    with serve(Crooked(), grace_seconds=0) as root:
-        session = begin(at(f"{root}/mcp"))
+    with serve(FaultyServer(), grace_seconds=0) as root:
+        session = begin(config_for(f"{root}/mcp"))
         await session.wait_open()
     with pytest.raises(ServerGone, match="cannot be reached") as caught:
         await session.call("ok", {})
@@ -128,10 +128,10 @@ async def test_call_after_the_end_was_not_delivered(session):
 
 async def answered(monkeypatch, session, *answers):
     """Script the answers of the server."""
-    left = list(answers)
+    remaining = list(answers)
 
     async def send_request(request, kind):
-        answer = left.pop(0)
+        answer = remaining.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -206,7 +206,7 @@ async def test_failed_tool_list_keeps_the_old_one_and_warns():
 # The end.
 
 
-class Names(logging.Handler):
+class RequestIdHandler(logging.Handler):
     """Records the request id of each line."""
 
     def __init__(self) -> None:
@@ -218,15 +218,15 @@ class Names(logging.Handler):
 
 
 @pytest.fixture
-def names(caplog):
+def logged_ids(caplog):
     caplog.set_level(logging.DEBUG, "mcp_bridge")
-    names = Names()
-    logging.getLogger("mcp_bridge").addHandler(names)
-    yield names.noted
-    logging.getLogger("mcp_bridge").removeHandler(names)
+    logged_ids = RequestIdHandler()
+    logging.getLogger("mcp_bridge").addHandler(logged_ids)
+    yield logged_ids.noted
+    logging.getLogger("mcp_bridge").removeHandler(logged_ids)
 
 
-async def test_session_logs_have_no_request_id(names):
+async def test_session_logs_have_no_request_id(logged_ids):
     request_ids.assign_request_id(b"checkout-7")
     session = begin(raw(), warn=print)
     await session.wait_open()
@@ -234,8 +234,8 @@ async def test_session_logs_have_no_request_id(names):
         await session.call("die", {})
     await session.close()
     request_ids.current.set("")
-    assert names
-    assert set(names) == {""}
+    assert logged_ids
+    assert set(logged_ids) == {""}
 
 
 async def test_crash_is_noticed_while_a_grandchild_holds_pipes(monkeypatch, session):

@@ -32,11 +32,11 @@ DONE = mcp_types.CallToolResult(content=[mcp_types.TextContent(type="text", text
 def tool(*answers) -> tuple[ServerTool, list[str]]:
     """Return a tool with scripted answers, and its calls."""
     called: list[str] = []
-    left = list(answers)
+    remaining = list(answers)
 
     async def call(name, arguments):
         called.append(name)
-        answer = left.pop(0)
+        answer = remaining.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -82,7 +82,7 @@ async def test_refused_token_returns_the_sign_in_link(before):
     assert answer.endswith(LINK)
 
 
-class Holder(NoCredentials):
+class StaticTokens(NoCredentials):
     async def tokens(self, config, servers, user_id):
         return dict.fromkeys(servers, "token")
 
@@ -99,7 +99,7 @@ async def test_server_refusing_at_once_can_be_connected(monkeypatch):
     )
     config = configured(it=signed_child())
     for _ in range(2):
-        tools = await open_named_tools(config, pool, user_id=USER, by=Holder())
+        tools = await open_named_tools(config, pool, user_id=USER, by=StaticTokens())
         assert list(tools) == ["connect_it"]
     assert len(tries) == 2  # Who connects meanwhile must not have to wait.
     await pool.close()

@@ -30,7 +30,7 @@ from tests.mcp_bridge.conftest import (
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
-def at(name="it", server=None, **fields) -> ServerTarget:
+def target_for(name="it", server=None, **fields) -> ServerTarget:
     return ServerTarget(name, server or raw(), HERE, **fields)
 
 
@@ -45,19 +45,19 @@ async def eventually(happened) -> None:
 
 
 async def test_parallel_callers_share_one_session(pool):
-    address = at()
+    address = target_for()
     assert len({*await asyncio.gather(*(pid(pool, address) for _ in range(10)))}) == 1
 
 
 async def test_users_have_separate_sessions(pool):
     users = [UserId(uuid.uuid4()) for _ in range(2)]
-    pids = [await pid(pool, at(user_id=user)) for user in (*users, *users)]
+    pids = [await pid(pool, target_for(user_id=user)) for user in (*users, *users)]
     assert pids[:2] == pids[2:]
     assert pids[0] != pids[1]
 
 
 async def test_cancelled_caller_does_not_stop_the_opening(pool):
-    address = at()
+    address = target_for()
     opening = asyncio.create_task(pid(pool, address))
     await asyncio.sleep(0)
     opening.cancel()
@@ -68,7 +68,7 @@ async def test_cancelled_caller_does_not_stop_the_opening(pool):
 
 async def test_least_recently_used_session_is_closed():
     pool = SessionPool(capacity=2)
-    first, second, third = (at(name) for name in ("a", "b", "c"))
+    first, second, third = (target_for(name) for name in ("a", "b", "c"))
     pids = [await pid(pool, address) for address in (first, second)]
     await pid(pool, first)
     await pid(pool, third)
@@ -80,9 +80,9 @@ async def test_least_recently_used_session_is_closed():
 
 async def test_session_in_use_is_not_evicted():
     pool = SessionPool(capacity=1)
-    async with pool.session(at("a")) as session:
-        await pid(pool, at("b"))
-        async with pool.session(at("a")) as again:
+    async with pool.session(target_for("a")) as session:
+        await pid(pool, target_for("b"))
+        async with pool.session(target_for("a")) as again:
             assert again is session
         assert (await session.call("echo", {"text": "here"})).content[0].text == "here"
     await pool.close()
@@ -90,17 +90,17 @@ async def test_session_in_use_is_not_evicted():
 
 async def test_idle_session_is_closed():
     pool = SessionPool(idle_seconds=0.05)
-    number = await pid(pool, at())
+    number = await pid(pool, target_for())
     assert await has_exited(number)
     assert len(pool) == 0
-    assert await pid(pool, at()) != number
+    assert await pid(pool, target_for()) != number
     await pool.close()
 
 
 async def test_session_in_use_is_not_idle():
     pool = SessionPool(idle_seconds=0.02)
-    async with pool.session(at()) as session:
-        await pid(pool, at())
+    async with pool.session(target_for()) as session:
+        await pid(pool, target_for())
         await asyncio.sleep(0.06)
         await session.call("echo", {})
         assert len(pool) == 1
@@ -113,7 +113,7 @@ async def test_failure_backoff_grows(pool, monkeypatch):
     monkeypatch.setattr("mcp_bridge.client.session_pool.monotonic", lambda: now[0])
     started = []
     monkeypatch.setattr(SessionPool, "_open", counted(SessionPool._open, started))
-    address = at(server=raw("exit"))
+    address = target_for(server=raw("exit"))
 
     async def fail():
         with pytest.raises(ServerUnreachable, match="exited with code 4"):
@@ -139,8 +139,8 @@ def counted(function, calls):
 
 async def test_changed_configuration_is_tried_at_once(pool):
     with pytest.raises(ServerFailed):
-        await pid(pool, at(server=raw("exit")))
-    assert await pid(pool, at(server=raw()))
+        await pid(pool, target_for(server=raw("exit")))
+    assert await pid(pool, target_for(server=raw()))
 
 
 async def test_sessions_of_removed_or_changed_servers_end(pool):
@@ -159,7 +159,7 @@ async def test_sessions_of_removed_or_changed_servers_end(pool):
 async def test_session_ends_after_its_running_call(pool):
     config = configured(it=raw())
     await open_named_tools(config, pool)
-    async with pool.session(at()) as session:
+    async with pool.session(target_for()) as session:
         pool.apply_config(configured())
         assert len(pool) == 0
         assert (await session.call("echo", {"text": "still"})).content[0].text
@@ -183,7 +183,7 @@ def test_each_event_loop_has_separate_sessions():
     pool = SessionPool()
 
     async def turn():
-        number = await pid(pool, at())
+        number = await pid(pool, target_for())
         await pool.close()
         return number
 
@@ -191,7 +191,7 @@ def test_each_event_loop_has_separate_sessions():
 
 
 async def test_slow_start_is_limited_by_the_callers_timeout(pool, tmp_path):
-    address = at(server=raw("sleepy", env={"GO": str(tmp_path / "go")}))
+    address = target_for(server=raw("sleepy", env={"GO": str(tmp_path / "go")}))
     with pytest.raises(StillConnecting, match="is not open yet"):
         async with pool.session(address, wait_seconds=0.01):
             raise AssertionError
@@ -203,7 +203,7 @@ async def test_slow_start_is_limited_by_the_callers_timeout(pool, tmp_path):
 
 async def test_result_of_a_slow_start_is_kept(skip_time):
     pool = SessionPool(connect_seconds=TEST_SECONDS)
-    address = at(server=raw("mute"))
+    address = target_for(server=raw("mute"))
     for _ in range(3):
         with pytest.raises(StillConnecting):
             async with pool.session(address, wait_seconds=0.01):
@@ -219,7 +219,7 @@ async def test_failed_server_is_waited_for_only_briefly(monkeypatch, skip_time):
     monkeypatch.setattr(pools, "MIN_BACKOFF_SECONDS", 0.0)
     monkeypatch.setattr(pools, "RETRY_WAIT_SECONDS", 0.01)
     pool = SessionPool(connect_seconds=TEST_SECONDS)
-    address = at(server=raw("mute"))
+    address = target_for(server=raw("mute"))
     with pytest.raises(ServerUnreachable):
         await skip_time(pid(pool, address))
     with pytest.raises(StillConnecting):
@@ -231,7 +231,7 @@ async def test_failed_server_is_waited_for_only_briefly(monkeypatch, skip_time):
 async def test_close_ends_sessions_that_are_opening():
     pool = SessionPool()
     with pytest.raises(StillConnecting):
-        async with pool.session(at(server=raw("mute")), wait_seconds=0.01):
+        async with pool.session(target_for(server=raw("mute")), wait_seconds=0.01):
             raise AssertionError
     await pool.close()
 
@@ -239,15 +239,15 @@ async def test_close_ends_sessions_that_are_opening():
 async def test_close_does_not_wait_for_children(monkeypatch):
     monkeypatch.setattr(stdio, "GRACE_SECONDS", TEST_SECONDS)
     pool = SessionPool()
-    child = await pid(pool, at(server=raw("stubborn")))
-    begun = time.monotonic()
+    child = await pid(pool, target_for(server=raw("stubborn")))
+    began = time.monotonic()
     await pool.close()
-    assert time.monotonic() - begun < server_session.CLOSE_SECONDS
+    assert time.monotonic() - began < server_session.CLOSE_SECONDS
     assert await has_exited(child)
 
 
 async def test_exit_reason_is_kept_until_the_next_session(pool):
-    address = at()
+    address = target_for()
     async with pool.session(address) as session:
         with pytest.raises(ServerGone):
             await session.call("die", {})
@@ -260,7 +260,7 @@ async def test_exit_reason_is_kept_until_the_next_session(pool):
 
 
 async def test_regular_end_has_no_exit_reason(pool):
-    address = at()
+    address = target_for()
     async with pool.session(address) as session:
         pass
     await pool.close()
@@ -269,7 +269,7 @@ async def test_regular_end_has_no_exit_reason(pool):
 
 
 async def test_exit_reason_of_a_removed_server_is_dropped(pool):
-    async with pool.session(at()) as session:
+    async with pool.session(target_for()) as session:
         with pytest.raises(ServerGone):
             await session.call("die", {})
     pool.apply_config(configured())

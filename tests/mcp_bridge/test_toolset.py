@@ -32,7 +32,7 @@ async def granted(config, pool, *grants, by=NO_CREDENTIALS):
     return await open_tools(config, grants, USER, pool=pool, credentials=by)
 
 
-async def names(config, pool, *grants):
+async def tool_names(config, pool, *grants):
     return [tool.name for tool in await granted(config, pool, *grants)]
 
 
@@ -42,13 +42,13 @@ async def names(config, pool, *grants):
 async def test_only_granted_tools_are_offered_in_stable_order(pool):
     config = configured(it=raw())
     grant = ServerGrant("it", ("pid", "echo"))
-    assert await names(config, pool, grant) == ["echo", "pid"]
+    assert await tool_names(config, pool, grant) == ["echo", "pid"]
 
 
 async def test_missing_granted_tool_is_warned_about_once(pool, caplog):
     config = configured(it=raw())
     for _ in range(2):
-        assert await names(config, pool, ServerGrant("it", ("echo", "ehco"))) == [
+        assert await tool_names(config, pool, ServerGrant("it", ("echo", "ehco"))) == [
             "echo"
         ]
     assert (
@@ -57,17 +57,19 @@ async def test_missing_granted_tool_is_warned_about_once(pool, caplog):
 
 
 async def test_no_grant_opens_no_session(pool):
-    assert await names(configured(it=raw()), pool) == []
+    assert await tool_names(configured(it=raw()), pool) == []
     assert len(pool) == 0
 
 
 async def test_empty_grant_offers_nothing(pool):
-    assert await names(configured(it=raw()), pool, ServerGrant("it", ())) == []
+    assert await tool_names(configured(it=raw()), pool, ServerGrant("it", ())) == []
 
 
 async def test_tools_of_every_page_are_offered(pool):
     config = configured(it=raw("pages"), whole=raw())
-    found = [await names(config, pool, ServerGrant(n, None)) for n in ("it", "whole")]
+    found = [
+        await tool_names(config, pool, ServerGrant(n, None)) for n in ("it", "whole")
+    ]
     assert found[0] == found[1]
     assert len(found[0]) == 18
 
@@ -195,7 +197,7 @@ async def test_each_granted_name_has_a_placeholder(pool):
 
 
 async def test_failed_renewal_does_not_ask_to_connect(pool):
-    by = Somebody()
+    by = CountingTokens()
     by.count_resources = {
         USER: SignInFailed("could not be renewed", provider="todoist")
     }
@@ -208,13 +210,13 @@ async def test_failed_renewal_does_not_ask_to_connect(pool):
 
 
 async def test_grant_of_a_removed_server_is_ignored(pool):
-    assert await names(configured(it=raw()), pool, ServerGrant("gone", None)) == []
+    assert await tool_names(configured(it=raw()), pool, ServerGrant("gone", None)) == []
 
 
 # Sign-in of a child.
 
 
-class Somebody(NoCredentials):
+class CountingTokens(NoCredentials):
     def __init__(self) -> None:
         self.trips = 0
         self.count_resources = {}
@@ -241,7 +243,7 @@ def signed_child():
 
 
 async def test_each_user_has_a_child_with_their_own_token(pool):
-    config, by = configured(it=signed_child()), Somebody()
+    config, by = configured(it=signed_child()), CountingTokens()
     alice, bob = UserId(uuid.uuid4()), UserId(uuid.uuid4())
     by.count_resources = {alice: "alices", bob: "bobs"}
     seen = {}
@@ -255,7 +257,7 @@ async def test_each_user_has_a_child_with_their_own_token(pool):
 
 
 async def test_changed_token_replaces_the_child(pool):
-    config, by = configured(it=signed_child()), Somebody()
+    config, by = configured(it=signed_child()), CountingTokens()
     pids = []
     for token in ("first", "first", "second"):
         by.count_resources = {USER: token}
@@ -267,7 +269,7 @@ async def test_changed_token_replaces_the_child(pool):
 
 
 async def test_tokens_are_read_once_for_servers_with_sign_in(pool):
-    by = Somebody()
+    by = CountingTokens()
     config = configured(a=raw(), b=signed_child(), c=signed_child())
     await open_named_tools(config, pool, "a", by=by)
     assert by.trips == 0
@@ -305,7 +307,7 @@ async def test_slow_server_serves_the_next_turn(pool, tmp_path, monkeypatch):
 
     monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", TEST_SECONDS)
     (tmp_path / "go").touch()
-    assert await names(config, pool, ServerGrant("it", ("pid",))) == ["pid"]
+    assert await tool_names(config, pool, ServerGrant("it", ("pid",))) == ["pid"]
 
 
 async def test_background_turn_waits_for_a_slow_server(pool, tmp_path, monkeypatch):
@@ -323,7 +325,7 @@ async def test_background_turn_waits_for_a_slow_server(pool, tmp_path, monkeypat
         )
     )
     # Somebody else gives up meanwhile.
-    assert await names(config, pool, *grants) == ["it_unreachable"]
+    assert await tool_names(config, pool, *grants) == ["it_unreachable"]
     (tmp_path / "go").touch()
     assert [tool.name for tool in await opening] == ["pid"]
 

@@ -28,8 +28,8 @@ def owner():
 def config(fake, tmp_path):
     """Put a YAML in force, whose fields a test may give."""
 
-    def put(text: str = CONFIG, **more: str):
+    def use_config(text: str = CONFIG, **more: str):
         return load_config(fake, tmp_path / "coulisse.yaml", text, **more)
 
-    put()
-    return put
+    use_config()
+    return use_config

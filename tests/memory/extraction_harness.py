@@ -29,7 +29,7 @@ def add_turn(
     row, _ = Thread.objects.get_or_create(
         user_id=user, name=thread, defaults={"created_at": at, "updated_at": at}
     )
-    names = {"u": "user", "a": "assistant", "t": "tool", "s": "system"}
+    role_names = {"u": "user", "a": "assistant", "t": "tool", "s": "system"}
     turn_id = TurnId(uuid.uuid4())
     first = row.length
     StoredMessage.objects.bulk_create(
@@ -37,7 +37,7 @@ def add_turn(
             thread=row,
             position=first + number,
             turn_id=turn_id,
-            role=names[roles[number % len(roles)]],
+            role=role_names[roles[number % len(roles)]],
             text=text,
             tokens=len(text) // 4 + 4,
             created_at=at,

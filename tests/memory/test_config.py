@@ -34,12 +34,12 @@ def load(tmp_path: Path):
     return load
 
 
-def of_agent(config):
+def agent_memory_of(config):
     (agent,) = config.get(AGENTS).values()
     return memory_settings.resolve(config, agent.memory, (agent.provider, agent.model))
 
 
-def complaint(load, memory: str, **more) -> str:
+def error_of(load, memory: str, **more) -> str:
     with pytest.raises(ConfigInvalid) as caught:
         load(memory, **more)
     return str(caught.value)
@@ -49,12 +49,12 @@ def complaint(load, memory: str, **more) -> str:
     "memory", ["", "{}", "{user_state: false}", "{user_state: null}"]
 )
 def test_memory_is_off_by_default(load, memory):
-    assert of_agent(load(memory)).user_memory is None
+    assert agent_memory_of(load(memory)).user_memory is None
 
 
 @pytest.mark.parametrize("memory", ["{user_state: true}", "{user_state: {}}"])
 def test_user_state_true_chooses_defaults(load, memory):
-    chosen = of_agent(load(memory)).user_memory
+    chosen = agent_memory_of(load(memory)).user_memory
     assert chosen.extraction_model[0::2] == ("p", "gpt-4o-mini")
     assert chosen.embedder.id == "openai:text-embedding-3-small:1536"
 
@@ -71,7 +71,7 @@ def test_user_state_true_chooses_defaults(load, memory):
     ],
 )
 def test_each_provider_kind_has_cheap_model(load, kind, model, embedder):
-    chosen = of_agent(load("{user_state: true}", kind=kind)).user_memory
+    chosen = agent_memory_of(load("{user_state: true}", kind=kind)).user_memory
     assert (chosen.extraction_model.model, chosen.embedder.id) == (model, embedder)
 
 
@@ -83,20 +83,24 @@ def test_extraction_provider_order_follows_reference(load):
         + "  p: {kind: local}\n"
     )
     for kind in reversed(kinds):
-        chosen = of_agent(load("{user_state: true}", providers=providers)).user_memory
+        chosen = agent_memory_of(
+            load("{user_state: true}", providers=providers)
+        ).user_memory
         assert chosen.extraction_model.name == kind
         providers = providers.replace(f"  {kind}: {{api_key: k}}\n", "")
 
 
 def test_own_server_extracts_with_the_agents_model(load):
     providers = "providers:\n  p: {kind: openai, base_url: 'http://x/v1'}\n"
-    chosen = of_agent(load("{user_state: true}", providers=providers)).user_memory
+    chosen = agent_memory_of(
+        load("{user_state: true}", providers=providers)
+    ).user_memory
     assert chosen.extraction_model[0::2] == ("p", "m")
     assert chosen.embedder.id.startswith("local:")
 
 
 def test_extraction_model_and_embedder_can_be_set(load):
-    chosen = of_agent(
+    chosen = agent_memory_of(
         load(
             "{user_state: {learn_from: {provider: p, model: tiny}, "
             "embed_with: {provider: hash, dims: 32}, recall_k: 0}}"
@@ -108,7 +112,7 @@ def test_extraction_model_and_embedder_can_be_set(load):
 
 
 @pytest.mark.parametrize(
-    ("memory", "said"),
+    ("memory", "expected"),
     [
         ("{user_state: maybe}", "user_state"),
         ("{user_stat: true}", "user_stat"),
@@ -127,14 +131,14 @@ def test_extraction_model_and_embedder_can_be_set(load):
         ("{working_memory_cap: -1}", "working_memory_cap"),
     ],
 )
-def test_invalid_memory_config_names_the_key(load, memory, said):
-    text = complaint(load, memory)
-    assert said in text
+def test_invalid_memory_config_names_the_key(load, memory, expected):
+    text = error_of(load, memory)
+    assert expected in text
     assert "sk-secret" not in text
 
 
 @pytest.mark.parametrize(
-    ("memory", "own", "is_on"),
+    ("memory", "override", "is_on"),
     [
         ("{user_state: true}", "false", False),
         ("{user_state: true}", "{user_state: false}", False),
@@ -145,33 +149,36 @@ def test_invalid_memory_config_names_the_key(load, memory, said):
         ("", "true", True),
     ],
 )
-def test_agent_can_switch_memory_on_or_off(load, memory, own, is_on):
-    config = load(memory, more=f", memory: {own}")
-    assert (of_agent(config).user_memory is not None) is is_on
+def test_agent_can_switch_memory_on_or_off(load, memory, override, is_on):
+    config = load(memory, more=f", memory: {override}")
+    assert (agent_memory_of(config).user_memory is not None) is is_on
 
 
 def test_agent_overrides_only_its_own_keys(load):
-    own = "{recall_k: 9, salience_limit: 0, learn_from: {provider: p, model: t}}"
+    override = "{recall_k: 9, salience_limit: 0, learn_from: {provider: p, model: t}}"
     state = "{user_state: {recall_k: 3, block_tokens: 77}}"
-    config = load(state, more=f", memory: {own}")
-    mine, everyones = of_agent(config), config.get(MEMORY)
-    assert mine.user_memory.user_state.recall_k == 9
-    assert mine.user_memory.user_state.block_tokens == 77
-    assert mine.settings.salience_limit == 0
-    assert mine.user_memory.extraction_model.model == "t"
+    config = load(state, more=f", memory: {override}")
+    agent_memory, everyones = agent_memory_of(config), config.get(MEMORY)
+    assert agent_memory.user_memory.user_state.recall_k == 9
+    assert agent_memory.user_memory.user_state.block_tokens == 77
+    assert agent_memory.settings.salience_limit == 0
+    assert agent_memory.user_memory.extraction_model.model == "t"
     assert (everyones.user_state.recall_k, everyones.salience_limit) == (3, 5)
 
 
 def test_null_agent_settings_inherit_global_values(load):
-    own = "{recall_k: null, salience_limit: null, recency_limit: null}"
+    override = "{recall_k: null, salience_limit: null, recency_limit: null}"
     memory = "{recency_limit: 4, user_state: {recall_k: 3}}"
-    mine = of_agent(load(memory, more=f", memory: {own}"))
-    assert mine.user_memory.user_state.recall_k == 3
-    assert (mine.settings.salience_limit, mine.settings.recency_limit) == (5, 4)
+    agent_memory = agent_memory_of(load(memory, more=f", memory: {override}"))
+    assert agent_memory.user_memory.user_state.recall_k == 3
+    assert (
+        agent_memory.settings.salience_limit,
+        agent_memory.settings.recency_limit,
+    ) == (5, 4)
 
 
 @pytest.mark.parametrize(
-    ("own", "said"),
+    ("override", "expected"),
     [
         ("{embed_with: {provider: hash}}", "embed_with"),
         ("{recall_k: -1}", "recall_k"),
@@ -179,11 +186,13 @@ def test_null_agent_settings_inherit_global_values(load):
         ("maybe", "memory"),
     ],
 )
-def test_unsupported_agent_override_is_refused(load, own, said):
-    assert said in complaint(load, "{user_state: true}", more=f", memory: {own}")
+def test_unsupported_agent_override_is_refused(load, override, expected):
+    assert expected in error_of(
+        load, "{user_state: true}", more=f", memory: {override}"
+    )
 
 
 def test_memory_settings_are_cached_per_configuration(load):
     config = load("{user_state: true}")
-    assert of_agent(config) is of_agent(config)
-    assert of_agent(load("{user_state: true}")) is not of_agent(config)
+    assert agent_memory_of(config) is agent_memory_of(config)
+    assert agent_memory_of(load("{user_state: true}")) is not agent_memory_of(config)

@@ -76,11 +76,11 @@ def owner():
 
 @pytest.fixture
 def config(fake, tmp_path, notifications):
-    def put(text: str = CONFIG, **more: str):
+    def use_config(text: str = CONFIG, **more: str):
         return load_config(fake, tmp_path / "coulisse.yaml", text, **more)
 
-    put()
-    return put
+    use_config()
+    return use_config
 
 
 @pytest.fixture
@@ -89,13 +89,13 @@ def remote(config, fake):
 
 
 def test_memory_tasks_have_the_names_they_are_sent_by():
-    names = {
+    task_names = {
         "memory.tasks.extract_facts",
         "memory.tasks.sweep",
         "memory.tasks.consolidate",
     }
-    assert names <= current_app.tasks.keys()
-    assert notifier.TASK_NAME in names
+    assert task_names <= current_app.tasks.keys()
+    assert notifier.TASK_NAME in task_names
 
 
 def test_extract_facts_task_runs_due_jobs(config, fake, owner):
@@ -131,12 +131,12 @@ def test_sweep_fails_job_that_kills_its_workers(config, owner):
 
 
 def test_sweep_expires_due_facts(config, owner):
-    soon = datetime.now(UTC) + timedelta(hours=1)
-    draft = FactDraft("The user has a fair.", expires_at=soon, source="user")
+    in_an_hour = datetime.now(UTC) + timedelta(hours=1)
+    draft = FactDraft("The user has a fair.", expires_at=in_an_hour, source="user")
     fact_store.save_drafts(owner, [draft], [None], by="user")
     tasks.run_sweep(datetime.now(UTC))
     assert Fact.objects.get(user_id=owner).status == "active"
-    assert tasks.run_sweep(soon)["facts expired"] >= 1
+    assert tasks.run_sweep(in_an_hour)["facts expired"] >= 1
     assert Fact.objects.get(user_id=owner).status == "expired"
 
 
@@ -256,9 +256,9 @@ def test_sweep_embeds_nothing_when_memory_is_off(remote, config, fake, owner):
 
 
 def printed(*args: str) -> str:
-    out = StringIO()
-    call_command("extraction", *args, stdout=out)
-    return out.getvalue()
+    output = StringIO()
+    call_command("extraction", *args, stdout=output)
+    return output.getvalue()
 
 
 @pytest.fixture

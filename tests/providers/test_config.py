@@ -205,7 +205,9 @@ def test_endpoints_inherit_the_providers_fields():
         ("sk-own", "http://box/v1", {"X-Team", "X-Region"}, ()),
         ("sk-shared", "http://far/v1", {"X-Team"}, ()),
     ]
-    names = [endpoint_name(number, it) for number, it in enumerate(provider.endpoints)]
+    names = [
+        endpoint_name(number, each) for number, each in enumerate(provider.endpoints)
+    ]
     assert names == ["1", "2", "far"]
 
 

@@ -81,8 +81,8 @@ EXAMPLES = [
 
 
 def example(kind: type[BaseException]) -> BaseException:
-    made = (make for parent, make in EXAMPLES if issubclass(kind, parent))
-    return kind(*next(made, ("odd",)))
+    factories = (make for parent, make in EXAMPLES if issubclass(kind, parent))
+    return kind(*next(factories, ("odd",)))
 
 
 FAMILIES = {

@@ -6,7 +6,7 @@ from providers.config import KIND_NAMES, ProviderConfig
 from tests.providers.conftest import collect_events, model_request
 
 
-def of(kind: str) -> ProviderConfig:
+def provider_config(kind: str) -> ProviderConfig:
     return ProviderConfig(kind=kind, api_key="k")
 
 
@@ -23,7 +23,7 @@ def of(kind: str) -> ProviderConfig:
 )
 def test_unsupported_parameters_are_listed_per_kind(kind: str, names: list[str]):
     asked = ["temperature", *names, "max_tokens"]
-    assert registry.find_unsupported_parameters(of(kind), asked) == names
+    assert registry.find_unsupported_parameters(provider_config(kind), asked) == names
 
 
 @pytest.mark.parametrize("address", [None, "http://box/v1"])
@@ -38,15 +38,15 @@ def test_own_servers_accept_every_parameter(address: str | None):
 
 
 def test_known_kinds_refuse_unknown_parameters():
-    assert registry.find_unsupported_parameters(of("groq"), ["seed", "logprobs"]) == [
-        "logprobs"
-    ]
+    assert registry.find_unsupported_parameters(
+        provider_config("groq"), ["seed", "logprobs"]
+    ) == ["logprobs"]
 
 
 @pytest.mark.parametrize("kind", KIND_NAMES)
 def test_common_parameters_are_supported_everywhere(kind: str):
     common = ["temperature", "top_p", "max_tokens", "stop", "tool_choice"]
-    assert registry.find_unsupported_parameters(of(kind), common) == []
+    assert registry.find_unsupported_parameters(provider_config(kind), common) == []
 
 
 async def test_unsupported_parameter_is_refused_before_any_call(fake):

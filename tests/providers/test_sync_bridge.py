@@ -79,17 +79,17 @@ def test_uncancellable_coroutine_is_abandoned(monkeypatch):
 
 
 def test_interrupted_wait_cancels_its_call(monkeypatch):
-    begun, ended = threading.Event(), threading.Event()
+    entered, ended = threading.Event(), threading.Event()
 
     async def linger() -> None:
         try:
-            begun.set()
+            entered.set()
             await asyncio.sleep(60)
         finally:
             ended.set()
 
     def interrupted(future, timeout=None):
-        begun.wait(60)
+        entered.wait(60)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("concurrent.futures.Future.result", interrupted)

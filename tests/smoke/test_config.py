@@ -26,8 +26,8 @@ def test_required_fields_are_few():
     test = parse(SMOKE_CONFIG).get(SMOKE_TESTS)["judged"]
     assert (test.initial_message, test.stop_marker, test.schedule) == (None, None, None)
     assert (test.repetitions, test.keep_days) == (1, 30)
-    mine = parse(with_test("")).get(SMOKE_TESTS)["mine"]
-    assert mine.max_turns == 10
+    smoke_test = parse(with_test("")).get(SMOKE_TESTS)["mine"]
+    assert smoke_test.max_turns == 10
 
 
 def test_target_can_be_an_experiment():

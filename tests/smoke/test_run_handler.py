@@ -184,8 +184,10 @@ def test_each_conversation_has_a_separate_user(
     closed = [worker.wait_until_closed(run) for run in worker.launch("mine")]
 
     assert len({run.user_id for run in closed}) == 12
-    trial = live.current().get(EXPERIMENTS)["greeter"]
-    chosen = [assignment.choose_variant(trial, UserId(run.user_id)) for run in closed]
+    experiment = live.current().get(EXPERIMENTS)["greeter"]
+    chosen = [
+        assignment.choose_variant(experiment, UserId(run.user_id)) for run in closed
+    ]
     assert [run.agent for run in closed] == chosen
     assert [run.repetition for run in closed] == list(range(1, 13))
     assert len({run.batch for run in closed}) == 1
@@ -286,8 +288,8 @@ def test_queued_run_can_be_cancelled(models: ScriptedModels, worker: RunWorker):
 
 def test_run_of_a_dead_worker_is_resumed(models: ScriptedModels, worker: RunWorker):
     (run,) = launch_queued()
-    begun = run_lifecycle.begin_run(run.pk, 1)
-    run_lifecycle.store_persona_message(begun, "Any plums?", None)
+    started = run_lifecycle.begin_run(run.pk, 1)
+    run_lifecycle.store_persona_message(started, "Any plums?", None)
     Task.objects.filter(key=f"smoke:{run.pk}").update(attempts=1)
     models.persona = ["[FIN]"]
     worker.accept(run)
@@ -304,11 +306,11 @@ def test_run_of_a_dead_worker_is_resumed(models: ScriptedModels, worker: RunWork
 def test_worker_that_lost_a_run_writes_nothing(models: ScriptedModels):
     (run,) = launch_queued()
     lost = run_lifecycle.begin_run(run.pk, 1)
-    begun = run_lifecycle.begin_run(run.pk, 2)
+    started = run_lifecycle.begin_run(run.pk, 2)
 
     with pytest.raises(lifecycle.LeaseLost):
         run_lifecycle.store_persona_message(lost, "Any plums?", None)
-    run_lifecycle.store_persona_message(begun, "Some plums?", None)
+    run_lifecycle.store_persona_message(started, "Some plums?", None)
     assert transcript(run) == [("persona", "Some plums?")]
     run_lifecycle.fail_run(lost, "error", "too late")
     run.refresh_from_db()
@@ -349,10 +351,10 @@ def test_sweep_query_count_does_not_grow_with_runs(models: ScriptedModels, state
         run_lifecycle.close_finished_runs()
 
     SmokeRun.objects.filter(pk__in=[run.pk for run in launched]).update(state=state)
-    with CaptureQueriesContext(connection) as of_all:
+    with CaptureQueriesContext(connection) as queries:
         run_lifecycle.close_finished_runs()
 
-    assert len(of_all) == len(of_one)
+    assert len(queries) == len(of_one)
     found = SmokeRun.objects.filter(pk__in=[run.pk for run in launched])
     assert set(found.values_list("state", flat=True)) == {state}
     run_lifecycle.cancel_runs([run.pk for run in launched])

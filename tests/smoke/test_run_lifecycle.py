@@ -99,15 +99,15 @@ def test_sweep_task_launches_due_tests(models: ScriptedModels, configure):
 def test_old_runs_are_deleted(models: ScriptedModels, worker: RunWorker):
     old, new = worker.run_test(), worker.run_test()
     waiting, *_ = launch_queued("judged")
-    past = datetime.now(UTC) - timedelta(days=31)
-    SmokeRun.objects.filter(pk__in=[old.pk, waiting.pk]).update(created_at=past)
+    expired_at = datetime.now(UTC) - timedelta(days=31)
+    SmokeRun.objects.filter(pk__in=[old.pk, waiting.pk]).update(created_at=expired_at)
     run_lifecycle.cancel_runs([waiting.pk])
     SmokeRun.objects.filter(pk=waiting.pk).update(state="queued")
 
     assert run_lifecycle.delete_expired() >= 1
 
-    kept = SmokeRun.objects.filter(pk__in=[old.pk, new.pk, waiting.pk])
-    assert {run.pk for run in kept} == {new.pk, waiting.pk}
+    remaining = SmokeRun.objects.filter(pk__in=[old.pk, new.pk, waiting.pk])
+    assert {run.pk for run in remaining} == {new.pk, waiting.pk}
     assert not SmokeMessage.objects.filter(run_id=old.pk).exists()
     assert new.messages.exists()
     SmokeRun.objects.filter(pk=waiting.pk).update(state="cancelled")

@@ -168,7 +168,7 @@ def test_run_can_be_left_to_a_worker(models: ScriptedModels):
 
 
 @pytest.mark.parametrize(
-    ("words", "at", "left"),
+    ("words", "at", "remaining"),
     [
         (["--all"], "plums: 1 conversation", "1 of 1"),
         (["--all", "--no-wait"], "judged: 1 conversation", "2 of 2"),
@@ -177,7 +177,7 @@ def test_run_can_be_left_to_a_worker(models: ScriptedModels):
     ],
 )
 def test_interrupt_cancels_every_run(
-    models: ScriptedModels, monkeypatch, words: list[str], at: str, left: str
+    models: ScriptedModels, monkeypatch, words: list[str], at: str, remaining: str
 ):
     """Between launches, too."""
     tasks = set(Task.objects.values_list("pk", flat=True))
@@ -190,11 +190,11 @@ def test_interrupt_cancels_every_run(
     monkeypatch.setattr(service, "DRAIN_SECONDS", TIMEOUT_SECONDS)
     began = time.monotonic()
     with pytest.raises(CommandError) as caught:
-        call_command("smoke", "run", *words, stdout=Interrupted(at), stderr=err)
+        call_command("smoke", "run", *words, stdout=InterruptedOutput(at), stderr=err)
 
     assert caught.value.returncode == 130
     assert str(caught.value).startswith(
-        f"interrupted: {left} conversations cancelled; `smoke list --runs`"
+        f"interrupted: {remaining} conversations cancelled; `smoke list --runs`"
     )
     assert (
         not Task.objects.exclude(pk__in=tasks).filter(state__in=lifecycle.OPEN).exists()
@@ -211,7 +211,7 @@ def test_interrupt_before_the_first_launch_says_so(models: ScriptedModels, monke
     assert (err, code) == ("interrupted: no conversation was launched", 130)
 
 
-class Interrupted(StringIO):
+class InterruptedOutput(StringIO):
     """An output at which somebody presses ^C when they read some words."""
 
     def __init__(self, words: str) -> None:
@@ -346,7 +346,7 @@ def test_program_exits_with_130_when_interrupted(
     path = tmp_path / "coulisse.yaml"
     path.write_text(SMOKE_CONFIG.replace("{fake}", fake.root_url))
     models.agent = [ScriptedAnswer(hang="first_token")]
-    of_others = set(SmokeRun.objects.values_list("pk", flat=True))
+    existing = set(SmokeRun.objects.values_list("pk", flat=True))
     with subprocess.Popen(
         [sys.executable, "manage.py", "smoke", "run", "--all", "-c", str(path)],
         cwd=settings.BASE_DIR,
@@ -365,7 +365,7 @@ def test_program_exits_with_130_when_interrupted(
     # After what tasks say that had begun by then.
     output = err.splitlines()[-1]
     assert re.fullmatch(r"CommandError: interrupted: . of . .* shows them", output), err
-    left = SmokeRun.objects.filter(state__in=run_lifecycle.OPEN).values_list(
+    remaining = SmokeRun.objects.filter(state__in=run_lifecycle.OPEN).values_list(
         "pk", flat=True
     )
-    assert set(left) <= of_others
+    assert set(remaining) <= existing

@@ -22,7 +22,7 @@ from tests.tasks.conftest import wait_until
 database = pytest.mark.database
 
 
-def seen(**fields: object) -> RunResult:
+def run_result(**fields: object) -> RunResult:
     """What a run might have come to."""
     given = {
         "replies": ["Plums are 2 euros.", "Goodbye."],
@@ -66,27 +66,27 @@ def seen(**fields: object) -> RunResult:
     ],
 )
 def test_unmet_expectations_state_the_reason(expected, sentence):
-    unmet = expectations.list_unmet(Expectations.model_validate(expected), seen())
+    unmet = expectations.list_unmet(Expectations.model_validate(expected), run_result())
     assert unmet == ([] if sentence is None else [sentence])
 
 
 def test_endless_conversation_misses_max_turns():
     unmet = expectations.list_unmet(
-        Expectations(max_turns=2), seen(stopped_because="max_turns")
+        Expectations(max_turns=2), run_result(stopped_because="max_turns")
     )
     assert unmet == ["no stop marker within 2 turns (at most 2)"]
 
 
 def test_unknown_cost_misses_the_cost_limit():
     unmet = expectations.list_unmet(
-        Expectations(max_cost_usd=1), seen(cost_micro_usd=None)
+        Expectations(max_cost_usd=1), run_result(cost_micro_usd=None)
     )
     assert unmet[0].startswith("the cost of the replies is unknown")
 
 
 def test_every_unmet_expectation_is_listed():
     expected = Expectations(tools_called=("a", "b"), contains=("pears",), max_turns=1)
-    assert len(expectations.list_unmet(expected, seen())) == 4
+    assert len(expectations.list_unmet(expected, run_result())) == 4
 
 
 # With judges
@@ -221,8 +221,8 @@ def test_score_is_awaited_only_while_its_task_is_open(models: ScriptedModels):
     (run,) = launch_queued()
     draft = TaskSpec(judge_queue.KIND, run.user_id, "assistant", delay_seconds=3600)
     (task,) = lifecycle.enqueue([draft])
-    begun = run_lifecycle.begin_run(run.pk, 1)
-    run_lifecycle.end_dialogue(begun, "max_turns")
+    started = run_lifecycle.begin_run(run.pk, 1)
+    run_lifecycle.end_dialogue(started, "max_turns")
     assert not verdicts.close_if_judged(run.pk)
     lifecycle.cancel(task.pk)
     assert verdicts.close_if_judged(run.pk)

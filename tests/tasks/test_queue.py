@@ -343,14 +343,14 @@ def test_cancelled_task_that_fails_is_cancelled(user_id):
 
 def test_ended_tasks_are_deleted_after_keep_days(user_id, configure):
     configure(CONFIG + "\ntasks: {keep_days: 2}\n")
-    old, open_, young = (add(user_id)[0] for _ in range(3))
+    old, open_, new = (add(user_id)[0] for _ in range(3))
     long_ago = NOW - timedelta(days=3)
     Task.objects.filter(pk__in=[old.pk, open_.pk]).update(created_at=long_ago)
     Task.objects.filter(pk=old.pk).update(state="done", finished_at=long_ago)
-    Task.objects.filter(pk=young.pk).update(state="done", finished_at=NOW)
+    Task.objects.filter(pk=new.pk).update(state="done", finished_at=NOW)
     assert retention.delete_expired(NOW) >= 1
     remaining = Task.objects.filter(user_id=user_id).values_list("pk", flat=True)
-    assert set(remaining) == {open_.pk, young.pk}
+    assert set(remaining) == {open_.pk, new.pk}
 
 
 def test_tasks_may_be_kept_forever(user_id, configure):

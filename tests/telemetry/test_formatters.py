@@ -37,21 +37,21 @@ def _knows(monkeypatch):
 def formatter(name: str) -> logging.Formatter:
     """Return a formatter of the settings."""
     configured = DictConfigurator(settings.LOGGING)
-    made = configured.configure_formatter(configured.config["formatters"][name])
-    assert isinstance(made, formatters.TextFormatter | formatters.JsonFormatter)
-    return made
+    created = configured.configure_formatter(configured.config["formatters"][name])
+    assert isinstance(created, formatters.TextFormatter | formatters.JsonFormatter)
+    return created
 
 
 def record(
     message: str, *args: object, error: Exception | None = None, **extra: Any
 ) -> logging.LogRecord:
     trouble = None if error is None else (type(error), error, error.__traceback__)
-    made = logging.LogRecord(
+    created = logging.LogRecord(
         "a.b", logging.WARNING, __file__, 1, message, args, trouble
     )
-    made.created = SEEN.timestamp()
-    vars(made).update(extra)
-    return made
+    created.created = SEEN.timestamp()
+    vars(created).update(extra)
+    return created
 
 
 def text(*args: Any, **more: Any) -> str:
@@ -93,11 +93,11 @@ def test_json_line_format(monkeypatch):
 
 
 def test_line_contains_the_request_id():
-    def say() -> tuple[str, dict[str, Any]]:
+    def log_lines() -> tuple[str, dict[str, Any]]:
         request_ids.assign_request_id(b"checkout-7")
         return text("said"), read("said")
 
-    line, entry = contextvars.Context().run(say)
+    line, entry = contextvars.Context().run(log_lines)
     assert line == "2026-03-01 09:30:02,114 WARNING a.b [checkout-7] said"
     assert entry["request_id"] == "checkout-7"
     assert "request_id" not in read("said")
@@ -212,8 +212,8 @@ def test_unformattable_message_is_logged(name, capsys):
 def test_every_handler_uses_our_formatters():
     for handler in settings.LOGGING["handlers"].values():
         assert handler["formatter"] in settings.LOGGING["formatters"]
-    for made in settings.LOGGING["formatters"].values():
-        assert made["()"] in (
+    for options in settings.LOGGING["formatters"].values():
+        assert options["()"] in (
             "telemetry.log_output.formatters.TextFormatter",
             "telemetry.log_output.formatters.JsonFormatter",
         )
@@ -224,18 +224,20 @@ def test_every_handler_uses_our_formatters():
 
 def test_query_strings_are_removed():
     path = "/mcp/github/oauth/callback?code=abc"
-    made = record('%s - "%s %s HTTP/%s" %d', "127.0.0.1:1", "GET", path, "1.1", 200)
-    assert QueryStringFilter().filter(made)
-    assert made.getMessage().endswith('"GET /mcp/github/oauth/callback?… HTTP/1.1" 200')
-    entry = json.loads(formatter("json").format(made))
+    created = record('%s - "%s %s HTTP/%s" %d', "127.0.0.1:1", "GET", path, "1.1", 200)
+    assert QueryStringFilter().filter(created)
+    assert created.getMessage().endswith(
+        '"GET /mcp/github/oauth/callback?… HTTP/1.1" 200'
+    )
+    entry = json.loads(formatter("json").format(created))
     assert entry["path"] == "/mcp/github/oauth/callback?…"
     assert (entry["method"], entry["status"]) == ("GET", 200)
 
 
 def test_path_without_a_query_is_unchanged():
-    made = record('%s - "%s %s HTTP/%s" %d', "1:1", "GET", "/v1/models", "1.1", 200)
-    QueryStringFilter().filter(made)
-    assert "/v1/models HTTP" in made.getMessage()
+    created = record('%s - "%s %s HTTP/%s" %d', "1:1", "GET", "/v1/models", "1.1", 200)
+    QueryStringFilter().filter(created)
+    assert "/v1/models HTTP" in created.getMessage()
 
 
 # Warnings and uncaught exceptions.
@@ -288,11 +290,11 @@ def test_uncaught_thread_exception_is_a_log_line(taken_over):
 
 
 def test_unraisable_exception_is_a_log_line(taken_over):
-    class Stubborn:
+    class UnprintableValue:
         def __del__(self) -> None:
             raise ValueError(SECRET)
 
-    Stubborn()
+    UnprintableValue()
     [entry] = taken_over()
     assert "Stubborn.__del__" in entry["message"]
     assert entry["exception"].endswith("ValueError: [redacted]")

@@ -72,15 +72,15 @@ class Process:
 
     def known_turns(self):
         """Return the turns that a viewer knows after all updates."""
-        known = {}
+        by_process = {}
         for frame in self.frames:
-            of_process = known.setdefault(frame.process, {})
+            latest = by_process.setdefault(frame.process, {})
             if frame.is_snapshot:
-                of_process.clear()
-            of_process.update(frame.turns)
+                latest.clear()
+            latest.update(frame.turns)
         return {
             key: turn_json
-            for turns in known.values()
+            for turns in by_process.values()
             for key, turn_json in turns.items()
             if turn_json is not None
         }
@@ -94,8 +94,8 @@ async def processes(broker, count):
 
 
 @asynccontextmanager
-async def running(*made):
-    tasks = [asyncio.create_task(each.publisher.run()) for each in made]
+async def running(*processes):
+    tasks = [asyncio.create_task(each.publisher.run()) for each in processes]
     try:
         yield
     finally:
@@ -180,12 +180,12 @@ async def test_process_sees_its_own_turns_without_a_broker():
     broker = Broker()
     broker.is_away = True
     async with processes(broker, 2) as (web, worker):
-        mine, others = make_turn(), make_turn()
-        web.active_turns.register(mine.turn_id, lambda: mine)
+        own, others = make_turn(), make_turn()
+        web.active_turns.register(own.turn_id, lambda: own)
         worker.active_turns.register(others.turn_id, lambda: others)
         web.watch()
         await until(lambda: web.known_turns())
-        assert web.known_turns().keys() == {str(mine.turn_id)}
+        assert web.known_turns().keys() == {str(own.turn_id)}
         broker.is_away = False
         await until(lambda: len(web.known_turns()) == 2)
 

@@ -51,28 +51,28 @@ def config(*, enabled: bool) -> Config:
     return Config(Path("coulisse.yaml"), {"telemetry": telemetry})
 
 
-def say(level: int = logging.WARNING) -> None:
+def log_once(level: int = logging.WARNING) -> None:
     logging.getLogger("test.of.the.log").log(level, "said")
 
 
 def test_log_is_on_by_default(output, apply):
     apply(Config(Path("coulisse.yaml"), {}))
-    say()
+    log_once()
     assert output.getvalue() == "said\n"
 
 
 def test_log_is_switched_at_runtime(output, apply):
     apply(config(enabled=False))
-    say(logging.ERROR)
+    log_once(logging.ERROR)
     assert output.getvalue() == ""
     apply(config(enabled=True))
-    say()
+    log_once()
     assert output.getvalue() == "said\n"
 
 
 def test_critical_messages_are_always_logged(output, apply):
     apply(config(enabled=False))
-    say(logging.CRITICAL)
+    log_once(logging.CRITICAL)
     assert output.getvalue() == "said\n"
 
 
@@ -87,17 +87,17 @@ def state(tmp_path, settings, apply) -> Path:
 @pytest.mark.usefixtures("state")
 def test_process_without_config_uses_the_last_valid_copy(output):
     last_valid_copy.write_copy(OFF)
-    say()
+    log_once()
     assert output.getvalue() == ""
     last_valid_copy.write_copy(b"telemetry: {fmt: {enabled: true}}")
-    say()
+    log_once()
     assert output.getvalue() == "said\n"
 
 
 @pytest.mark.usefixtures("state")
 def test_early_errors_are_logged_despite_the_switch(output):
     last_valid_copy.write_copy(OFF)
-    say(logging.ERROR)
+    log_once(logging.ERROR)
     assert output.getvalue() == "said\n"
 
 
@@ -106,7 +106,7 @@ def test_early_errors_are_logged_despite_the_switch(output):
 def test_log_is_on_without_a_readable_copy(output, content):
     if content is not None:
         last_valid_copy.write_copy(content)
-    say()
+    log_once()
     assert output.getvalue() == "said\n"
 
 
@@ -114,7 +114,7 @@ def test_log_is_on_without_a_readable_copy(output, content):
 def test_switch_may_be_an_environment_variable(output, monkeypatch):
     monkeypatch.setenv("LOG", "false")
     last_valid_copy.write_copy(b"telemetry: {fmt: {enabled: '${LOG:-true}'}}")
-    say()
+    log_once()
     assert output.getvalue() == ""
 
 

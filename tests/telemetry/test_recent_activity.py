@@ -108,8 +108,8 @@ def test_shadow_runs_are_excluded_from_the_summary():
 
 def test_judge_costs_are_separate():
     for cost in (900, None):
-        paid = JudgeExpense("quality", "writer", "openai", "m", 1, Usage(5, 5), cost)
-        costs.record_expense(paid, TelemetryConfig())
+        expense = JudgeExpense("quality", "writer", "openai", "m", 1, Usage(5, 5), cost)
+        costs.record_expense(expense, TelemetryConfig())
         Expense.objects.filter(pk=Expense.objects.latest("pk").pk).update(spent_at=NOW)
     found = summarize()
     assert (found.judges_micro_usd, found.judges_unpriced) == (900, 1)

@@ -111,8 +111,8 @@ def test_many_turns_are_deleted_in_batches(monkeypatch, caplog):
 def test_judge_expenses_have_the_same_retention(monkeypatch):
     monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     for _ in range(4):
-        paid = JudgeExpense("quality", "a", "openai", "m", 1, Usage(1, 1), 1)
-        costs.record_expense(paid, TelemetryConfig())
+        expense = JudgeExpense("quality", "a", "openai", "m", 1, Usage(1, 1), 1)
+        costs.record_expense(expense, TelemetryConfig())
     ids = list(Expense.objects.order_by("-pk").values_list("pk", flat=True)[:4])
     rows = Expense.objects.filter(pk__in=ids)
     rows.update(spent_at=LONG_AGO - DAY)
@@ -196,5 +196,5 @@ def test_job_uses_the_current_time():
     old = store_turn(started_at=LONG_AGO).turn_id
     new = store_turn(started_at=datetime.now(NOON.tzinfo)).turn_id
     tasks.prune()
-    left = set(Turn.objects.filter(pk__in=[old, new]).values_list("pk", flat=True))
-    assert left == {new}
+    remaining = set(Turn.objects.filter(pk__in=[old, new]).values_list("pk", flat=True))
+    assert remaining == {new}

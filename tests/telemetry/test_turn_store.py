@@ -258,9 +258,9 @@ def test_turn_is_recorded_once():
 )
 def test_database_constraints_refuse_an_invalid_tree(table, wrong):
     turn = store_turn(tool_call(), model_call())
-    of_turn = {"pk" if table is Turn else "turn": turn.turn_id}
+    turn_filter = {"pk" if table is Turn else "turn": turn.turn_id}
     with pytest.raises(IntegrityError), transaction.atomic():
-        table.objects.filter(**of_turn).update(**wrong)
+        table.objects.filter(**turn_filter).update(**wrong)
 
 
 # Ownership.

@@ -71,8 +71,8 @@ def test_agents_share_a_users_conversation(client, fake, user):
     ask(client, user, "to one")
     ask(client, user, "to the other", agent="claude")
     assert sent_messages(fake.requests[-1])[0] == "to one"
-    spoke = StoredMessage.objects.filter(role="assistant").order_by("-id")[:2]
-    assert [row.agent for row in spoke] == ["claude", "assistant"]
+    replies = StoredMessage.objects.filter(role="assistant").order_by("-id")[:2]
+    assert [row.agent for row in replies] == ["claude", "assistant"]
 
 
 def test_stored_messages_have_the_turn_id(client, user):

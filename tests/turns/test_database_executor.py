@@ -117,12 +117,12 @@ async def test_abandoned_write_logs_only_internal_errors(fault, is_logged, caplo
     await database_executor.wait_for_writes()
     await asyncio.sleep(0)
     gc.collect()
-    ours = [
+    expected = [
         each
         for each in caplog.records
         if each.name in ("asyncio", "database.database_executor")
     ]
-    assert [record.getMessage() for record in ours] == is_logged
+    assert [record.getMessage() for record in expected] == is_logged
 
 
 async def test_wait_for_writes_ignores_other_event_loops():
@@ -183,13 +183,13 @@ class TestSqlite:
         )
 
     def test_locked_database_is_503_after_the_timeout(self, server, user):
-        with LaneWaits(50), Locked():
+        with ExecutorWaits(50), LockedConnection():
             assert refused(server, body(user), 503)["code"] == "database_unavailable"
         assert stored(user) == []
 
     def test_briefly_locked_database_is_waited_for(self, server, client, user):
-        with LaneWaits(60_000):
-            lock = Locked()
+        with ExecutorWaits(60_000):
+            lock = LockedConnection()
             lock.__enter__()
             release = threading.Timer(0.2, lambda: lock.__exit__(None, None, None))
             release.start()
@@ -198,7 +198,7 @@ class TestSqlite:
         assert len(stored(user)) == 2
 
 
-class Locked:
+class LockedConnection:
     """Holds SQLite's write lock, like another process."""
 
     def __enter__(self) -> None:
@@ -211,7 +211,7 @@ class Locked:
         self._other.close()
 
 
-class LaneWaits:
+class ExecutorWaits:
     """Sets the lock timeout of the executor's threads."""
 
     def __init__(self, milliseconds: int) -> None:

@@ -52,9 +52,9 @@ def test_agent_without_preamble_has_no_system_message():
 
 
 def test_answered_calls_are_kept():
-    spoken = [user("a"), assistant(None, CALL, OTHER)]
+    conversation = [user("a"), assistant(None, CALL, OTHER)]
     answers = [result("call_2"), result("call_1")]
-    assert prompt.join(spoken, answers) == [
+    assert prompt.join(conversation, answers) == [
         user("a"),
         assistant(None, CALL, OTHER),
         result("call_1"),
@@ -63,8 +63,8 @@ def test_answered_calls_are_kept():
 
 
 def test_unanswered_call_is_dropped():
-    spoken = [user("a"), assistant("looking", CALL), user("never mind")]
-    assert prompt.drop_malformed(spoken) == [
+    conversation = [user("a"), assistant("looking", CALL), user("never mind")]
+    assert prompt.drop_malformed(conversation) == [
         user("a"),
         assistant("looking"),
         user("never mind"),
@@ -72,20 +72,25 @@ def test_unanswered_call_is_dropped():
 
 
 def test_unanswered_call_without_text_drops_its_message():
-    spoken = [user("a"), assistant(None, CALL), user("b")]
-    assert prompt.drop_malformed(spoken) == [user("a"), user("b")]
+    conversation = [user("a"), assistant(None, CALL), user("b")]
+    assert prompt.drop_malformed(conversation) == [user("a"), user("b")]
 
 
 def test_reasoning_is_dropped_with_its_call():
-    thought = Message(
+    message = Message(
         "assistant", "hm", tool_calls=(CALL,), reasoning=(Reasoning("x", "sig"),)
     )
-    assert prompt.drop_malformed([user("a"), thought])[-1].reasoning == ()
+    assert prompt.drop_malformed([user("a"), message])[-1].reasoning == ()
 
 
 def test_only_the_answered_of_two_calls_is_kept():
-    spoken = [user("a"), assistant(None, CALL, OTHER), result("call_1"), user("b")]
-    assert prompt.drop_malformed(spoken)[1].tool_calls == (CALL,)
+    conversation = [
+        user("a"),
+        assistant(None, CALL, OTHER),
+        result("call_1"),
+        user("b"),
+    ]
+    assert prompt.drop_malformed(conversation)[1].tool_calls == (CALL,)
 
 
 def test_result_without_its_call_is_dropped_from_history():
@@ -149,5 +154,5 @@ def test_repeated_question_is_joined_once():
 
 
 def test_same_question_after_a_reply_is_kept():
-    spoken = [user("a"), assistant("b"), user("a")]
-    assert prompt.drop_malformed(spoken) == spoken
+    conversation = [user("a"), assistant("b"), user("a")]
+    assert prompt.drop_malformed(conversation) == conversation

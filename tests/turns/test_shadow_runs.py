@@ -342,7 +342,7 @@ def test_oversized_prompt_is_not_copied(worker, client, user, monkeypatch):
 
 
 def test_turn_snapshot_round_trips():
-    trial = turn_snapshot.TurnSnapshot(
+    snapshot = turn_snapshot.TurnSnapshot(
         experiment="e",
         messages=[turn_snapshot.Message("user", [{"type": "text", "text": "hi"}])],
         options={"thread": "t"},
@@ -350,4 +350,4 @@ def test_turn_snapshot_round_trips():
         tools=[{"type": "function"}],
         response_format={"type": "json_object"},
     )
-    assert turn_snapshot.TurnSnapshot.from_json(trial.to_json()) == trial
+    assert turn_snapshot.TurnSnapshot.from_json(snapshot.to_json()) == snapshot

@@ -151,11 +151,11 @@ def test_dispatch_hides_agents_forbidden_to_the_token(
 
 
 def test_agent_sees_only_tasks_of_its_user(chat, fake, user):
-    mine, others = identity.derive_user_id(user), identity.derive_user_id(f"{user}-b")
-    for owner, prompt in ((others, "theirs"), (mine, "first"), (mine, "p" * 300)):
+    own, others = identity.derive_user_id(user), identity.derive_user_id(f"{user}-b")
+    for owner, prompt in ((others, "theirs"), (own, "first"), (own, "p" * 300)):
         lifecycle.enqueue([TaskSpec("agent", owner, "tuned", prompt)])
-    lifecycle.enqueue([TaskSpec("judge", mine, "tuned", "not theirs to see")])
-    Task.objects.filter(user_id=mine, prompt="first").update(
+    lifecycle.enqueue([TaskSpec("judge", own, "tuned", "not theirs to see")])
+    Task.objects.filter(user_id=own, prompt="first").update(
         state="done", result="Found."
     )
 

@@ -76,7 +76,7 @@ async def test_background_turn_waits_for_its_mcp_servers(tmp_path, monkeypatch):
     config = loader.parse_config(text.encode(), tmp_path / "coulisse.yaml")
     agent = config.get(AGENTS)["one"]
 
-    async def names(origin) -> list[str]:
+    async def tool_names(origin) -> list[str]:
         user_id = UserId(uuid.uuid4())
         request = TurnRequest(
             new_turn_id(),
@@ -91,8 +91,8 @@ async def test_background_turn_waits_for_its_mcp_servers(tmp_path, monkeypatch):
         return [tool.name for tool in await box.open(agent) if tool.kind == "mcp"]
 
     try:
-        waiting = [asyncio.create_task(names(by)) for by in ("task", "smoke")]
-        assert await names("chat") == ["it_unreachable"]
+        waiting = [asyncio.create_task(tool_names(by)) for by in ("task", "smoke")]
+        assert await tool_names("chat") == ["it_unreachable"]
         (tmp_path / "go").touch()
         assert await asyncio.gather(*waiting) == [["pid"], ["pid"]]
     finally:

@@ -35,9 +35,9 @@ HERE = "192.0.2.1"
 
 
 def passwords(**logins: str) -> PasswordChecker:
-    made = [BasicLogin(username=name, password=text) for name, text in logins.items()]
+    users = [BasicLogin(username=name, password=text) for name, text in logins.items()]
     throttle = LoginThrottle("test", report=lambda burst: None)
-    return PasswordChecker(made, realm="test", throttle=throttle)
+    return PasswordChecker(users, realm="test", throttle=throttle)
 
 
 def addresses() -> Iterator[str]:
@@ -45,11 +45,11 @@ def addresses() -> Iterator[str]:
     return (f"198.51.100.{number}" for number in range(255))
 
 
-async def is_right(
-    known: PasswordChecker, username: str, password: str, address: str = HERE
+async def is_correct(
+    checker: PasswordChecker, username: str, password: str, address: str = HERE
 ) -> bool:
     try:
-        return await known.check(header(username, password), address) == username
+        return await checker.check(header(username, password), address) == username
     except CredentialRefused:
         return False
 
@@ -69,37 +69,37 @@ def computed(monkeypatch) -> list[str]:
 
 async def test_failed_guesses_do_not_evict_verified_passwords(monkeypatch, computed):
     monkeypatch.setattr(basic_auth, "MAX_CACHED", 3)
-    known = passwords(ada=HASHED)
-    assert await is_right(known, "ada", "right")
+    checker = passwords(ada=HASHED)
+    assert await is_correct(checker, "ada", "right")
     for number, address in zip(range(4), addresses(), strict=False):
-        assert not await is_right(known, "ada", f"wrong-{number}", address)
-    assert await is_right(known, "ada", "right")
+        assert not await is_correct(checker, "ada", f"wrong-{number}", address)
+    assert await is_correct(checker, "ada", "right")
     assert computed.count("right") == 1
 
 
 async def test_unknown_username_takes_as_long_as_a_wrong_password(
     monkeypatch, computed
 ):
-    known = passwords(ada=HASHED, bob="plain")
+    checker = passwords(ada=HASHED, bob="plain")
     for username, address in zip(("ada", "bob", "eve"), addresses(), strict=False):
         computed.clear()
-        assert not await is_right(known, username, "wrong", address)
+        assert not await is_correct(checker, username, "wrong", address)
         assert computed == ["wrong"], username
     # The decoy's password does not work for other usernames.
-    assert not await is_right(known, "eve", "right")
-    assert not await is_right(known, "bob", "right")
-    assert await is_right(known, "bob", "plain")
+    assert not await is_correct(checker, "eve", "right")
+    assert not await is_correct(checker, "bob", "right")
+    assert await is_correct(checker, "bob", "plain")
 
 
 async def test_unknown_username_is_delayed_like_a_known_one(computed):
     result = {}
     for username in ("ada", "bob", "eve"):
-        known = passwords(ada=HASHED, bob="plain")
+        checker = passwords(ada=HASHED, bob="plain")
         computed.clear()
         for number in range(5):
-            assert not await is_right(known, username, f"wrong-{number}")
+            assert not await is_correct(checker, username, f"wrong-{number}")
         with pytest.raises(LoginDelayed) as delayed:
-            await known.check(header(username, "wrong"), HERE)
+            await checker.check(header(username, "wrong"), HERE)
         result[username] = (str(delayed.value), len(computed))
     assert set(result.values()) == {result["ada"]}
 
@@ -117,7 +117,7 @@ async def test_hashes_are_computed_one_at_a_time(monkeypatch):
     monkeypatch.setattr(basic_auth.hashers, "check_password", check_password)
     scopes = [passwords(ada=HASHED), passwords(ada=HASHED)]
     guesses = [
-        is_right(scopes[number % 2], "ada", f"wrong-{number}", address)
+        is_correct(scopes[number % 2], "ada", f"wrong-{number}", address)
         for number, address in zip(range(8), addresses(), strict=False)
     ]
     # Some are refused: the number of parallel checks per name is limited.
@@ -128,39 +128,39 @@ async def test_hashes_are_computed_one_at_a_time(monkeypatch):
 
 async def test_full_hash_queue_is_refused_at_once(monkeypatch):
     monkeypatch.setattr(basic_auth, "MAX_PENDING_HASHES", 0)
-    known = passwords(ada=HASHED)
+    checker = passwords(ada=HASHED)
     for _ in range(6):  # What was not checked is no failure.
         with pytest.raises(PasswordChecksBusy) as refused:
-            await known.check(header("ada", "x"), HERE)
+            await checker.check(header("ada", "x"), HERE)
     assert refused.value.retry_after_seconds == 2
 
 
 async def test_concurrent_requests_with_one_credential_share_a_hash(computed):
-    known = passwords(ada=HASHED)
-    requested = [is_right(known, "ada", "right") for _ in range(30)]
+    checker = passwords(ada=HASHED)
+    requested = [is_correct(checker, "ada", "right") for _ in range(30)]
     assert all(await asyncio.gather(*requested))
     assert computed == ["right"]
 
 
 async def test_shared_failed_check_counts_for_each_address(computed):
-    known = passwords(ada=HASHED)
+    checker = passwords(ada=HASHED)
     others = list(islice(addresses(), 2))
     for number in range(5):
         given = header(f"name-{number}", "wrong")
-        requested = [known.check(given, address) for address in (HERE, *others)]
+        requested = [checker.check(given, address) for address in (HERE, *others)]
         for result in await asyncio.gather(*requested, return_exceptions=True):
             assert isinstance(result, CredentialRefused)
     assert len(computed) == 5
     for address in (HERE, *others):
         with pytest.raises(LoginDelayed):
-            await known.check(header("bob", "wrong"), address)
+            await checker.check(header("bob", "wrong"), address)
 
 
 async def test_shared_failed_check_counts_once_per_address(computed):
-    known = passwords(ada=HASHED)
-    requested = [is_right(known, "ada", "wrong") for _ in range(30)]
+    checker = passwords(ada=HASHED)
+    requested = [is_correct(checker, "ada", "wrong") for _ in range(30)]
     assert not any(await asyncio.gather(*requested))
-    assert await is_right(known, "ada", "right")
+    assert await is_correct(checker, "ada", "right")
 
 
 async def test_check_of_a_disconnected_client_counts_as_failure(monkeypatch):
@@ -168,16 +168,16 @@ async def test_check_of_a_disconnected_client_counts_as_failure(monkeypatch):
     monkeypatch.setattr(
         basic_auth.hashers, "check_password", lambda *_: not may_end.wait(WAIT_SECONDS)
     )
-    known = passwords(ada=HASHED)
+    checker = passwords(ada=HASHED)
     for number in range(5):
         may_end.clear()
-        asking = asyncio.ensure_future(is_right(known, "ada", f"wrong-{number}"))
+        asking = asyncio.ensure_future(is_correct(checker, "ada", f"wrong-{number}"))
         await asyncio.sleep(0)
         asking.cancel()
         may_end.set()
-        await asyncio.gather(*(check.result for check in known._running.values()))
+        await asyncio.gather(*(check.result for check in checker._running.values()))
     with pytest.raises(LoginDelayed):
-        await known.check(header("ada", "wrong"), HERE)
+        await checker.check(header("ada", "wrong"), HERE)
 
 
 async def test_parallel_guesses_of_one_address_are_limited(monkeypatch):
@@ -191,9 +191,9 @@ async def test_parallel_guesses_of_one_address_are_limited(monkeypatch):
         return False
 
     monkeypatch.setattr(basic_auth.hashers, "check_password", check_password)
-    known = passwords(ada=HASHED)
+    checker = passwords(ada=HASHED)
     guesses = [
-        asyncio.ensure_future(is_right(known, "ada", f"wrong-{number}"))
+        asyncio.ensure_future(is_correct(checker, "ada", f"wrong-{number}"))
         for number in range(50)
     ]
     _, waiting = await asyncio.wait(guesses, return_when=asyncio.FIRST_COMPLETED)
@@ -206,22 +206,22 @@ async def test_parallel_guesses_of_one_address_are_limited(monkeypatch):
 
 
 async def test_delayed_address_learns_nothing_from_a_right_guess(computed):
-    known = passwords(ada=HASHED)
-    assert await is_right(known, "ada", "right", HERE)
+    checker = passwords(ada=HASHED)
+    assert await is_correct(checker, "ada", "right", HERE)
     for number in range(5):
-        assert not await is_right(known, "ada", f"wrong-{number}", "198.51.100.9")
+        assert not await is_correct(checker, "ada", f"wrong-{number}", "198.51.100.9")
     with pytest.raises(LoginDelayed):
-        await known.check(header("ada", "right"), "198.51.100.9")
-    assert await is_right(known, "ada", "right", HERE)
+        await checker.check(header("ada", "right"), "198.51.100.9")
+    assert await is_correct(checker, "ada", "right", HERE)
 
 
 async def test_malformed_credential_is_not_a_guess():
-    known = passwords(ada="plain-text")
+    checker = passwords(ada="plain-text")
     for _ in range(9):
         for value in (None, "Bearer x", "Basic", "Basic !", "Basic " + "x" * 5_000):
             with pytest.raises((CredentialRequired, CredentialRefused)):
-                await known.check(value, HERE)
-    assert await is_right(known, "ada", "plain-text")
+                await checker.check(value, HERE)
+    assert await is_correct(checker, "ada", "plain-text")
 
 
 async def test_hash_password_output_is_accepted(monkeypatch, capsys):
@@ -230,7 +230,7 @@ async def test_hash_password_output_is_accepted(monkeypatch, capsys):
     printed, warned = capsys.readouterr()
     assert "shorter than 12 characters" in warned
     printed = printed.strip()
-    assert await is_right(passwords(ada=printed), "ada", "pass word")
+    assert await is_correct(passwords(ada=printed), "ada", "pass word")
     monkeypatch.setattr("sys.stdin", io.StringIO("a long pass word\n"))
     call_command("hash-password")
     assert capsys.readouterr().err == ""

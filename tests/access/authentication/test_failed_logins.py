@@ -21,7 +21,7 @@ def scope() -> str:
     return f"scope-{uuid.uuid4()}"
 
 
-def of(scope: str, minutes: int = 60) -> list[str]:
+def bursts_of(scope: str, minutes: int = 60) -> list[str]:
     at = datetime.now(UTC) - timedelta(minutes=minutes)
     return [str(each) for each in failed_logins.bursts_since(at) if each.scope == scope]
 
@@ -61,7 +61,7 @@ def test_bursts_are_summarized_by_address_and_name(scope):
     ):
         failed_logins.report(burst)
     until(lambda: len(entries(scope)) == 6)
-    assert of(scope) == [
+    assert bursts_of(scope) == [
         "17 failed sign-ins from 192.0.2.1 for name 'ada'",
         "8 failed sign-ins from several addresses for name 'bob'",
         "6 failed sign-ins from 192.0.2.2 for name 'ada'",
@@ -75,8 +75,8 @@ def test_old_bursts_are_not_summarized(scope):
     AuditEntry.objects.filter(target=scope).update(
         at=datetime.now(UTC) - timedelta(minutes=61)
     )
-    assert of(scope) == []
-    assert len(of(scope, minutes=62)) == 1
+    assert bursts_of(scope) == []
+    assert len(bursts_of(scope, minutes=62)) == 1
 
 
 def test_any_username_can_be_stored(scope):
@@ -85,11 +85,11 @@ def test_any_username_can_be_stored(scope):
     [entry] = until(lambda: entries(scope))
     assert entry.details["name"].startswith("\\x00\\ud800\\nxxx")
     assert len(entry.details["name"]) == 100
-    assert len(of(scope)) == 1
+    assert len(bursts_of(scope)) == 1
 
 
 def test_database_outage_is_only_logged(scope, caplog, monkeypatch):
-    def fail(deed: object) -> None:
+    def fail(event: object) -> None:
         raise OSError("away")
 
     monkeypatch.setattr(audit_log, "write", fail)

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from config.sections import Config
-from tests.agents.skills.skill_harness import put
+from tests.agents.skills.skill_harness import write_file
 
 
 @pytest.fixture
@@ -26,13 +26,13 @@ def config(tmp_path):
 
 
 @pytest.fixture
-def two(skills_dir, config):
+def two_skills(skills_dir, config):
     """A configuration with two skills that have files."""
-    put(
+    write_file(
         skills_dir, "review/SKILL.md", "---\ndescription: Review.\n---\nRead rubric.md."
     )
-    put(skills_dir, "review/rubric.md", "# Rubric")
-    put(skills_dir, "review/templates/letter.md", "Dear {name}")
-    put(skills_dir, "pay/SKILL.md", "---\ndescription: Pay.\n---\nAsk first.")
-    put(skills_dir, "pay/secret.md", "the budget")
+    write_file(skills_dir, "review/rubric.md", "# Rubric")
+    write_file(skills_dir, "review/templates/letter.md", "Dear {name}")
+    write_file(skills_dir, "pay/SKILL.md", "---\ndescription: Pay.\n---\nAsk first.")
+    write_file(skills_dir, "pay/secret.md", "the budget")
     return config

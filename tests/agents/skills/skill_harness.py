@@ -13,7 +13,7 @@ from core.trace import TracedToolCall
 HEAD = "---\nname: {name}\ndescription: {description}\n---\n"
 
 
-def put(folder: Path, path: str, content: str | bytes = "") -> Path:
+def write_file(folder: Path, path: str, content: str | bytes = "") -> Path:
     """Write a file, and the folders above it."""
     file = folder / path
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -21,30 +21,30 @@ def put(folder: Path, path: str, content: str | bytes = "") -> Path:
     return file
 
 
-def found(config: Config, name: str):
+def load_skill(config: Config, name: str):
     """Return one skill, read now."""
     skill_registry.get_skills(config)
     skill_registry.refresh()
     return skill_registry.get_skills(config).get(name)
 
 
-async def told(tool, **arguments) -> str:
+async def call_tool(tool, **arguments) -> str:
     """Call a tool."""
     return await tool.call(arguments, TracedToolCall(tool.name, tool.kind, ""))
 
 
-async def refused(tool, **arguments) -> str:
+async def call_refused_tool(tool, **arguments) -> str:
     """Call a tool that does not do it; return what the model is told."""
     with pytest.raises(CoulisseError) as caught:
-        await told(tool, **arguments)
+        await call_tool(tool, **arguments)
     return str(caught.value)
 
 
-def tools(config, *names):
+def make_tools(config, *names):
     return {tool.name: tool for tool in skill_registry.make_tools(config, names)}
 
 
-def said(caplog, *, above: int = logging.NOTSET) -> list[str]:
+def skill_log(caplog, *, above: int = logging.NOTSET) -> list[str]:
     """Return what is said of skills; other parts may speak meanwhile."""
     return [
         record.getMessage()
@@ -53,6 +53,6 @@ def said(caplog, *, above: int = logging.NOTSET) -> list[str]:
     ]
 
 
-def warnings(caplog) -> list[str]:
+def skill_warnings(caplog) -> list[str]:
     """Return what is complained about skills."""
-    return said(caplog, above=logging.WARNING)
+    return skill_log(caplog, above=logging.WARNING)

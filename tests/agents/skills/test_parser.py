@@ -10,10 +10,10 @@ from agents.skills import parser, skill_registry
 from agents.skills.parser import SkillInvalid
 from tests.agents.skills.skill_harness import (
     HEAD,
-    found,
-    put,
-    tools,
-    warnings,
+    load_skill,
+    make_tools,
+    skill_warnings,
+    write_file,
 )
 
 # What a SKILL.md says.
@@ -21,23 +21,27 @@ from tests.agents.skills.skill_harness import (
 
 def test_skill_name_and_description_come_from_frontmatter(skills_dir, config):
     head = "---\nname: review\ndescription: Review a\n  resume.\nlicense: MIT\n---\n"
-    put(skills_dir, "some-folder/SKILL.md", head + "\nBe fair.\n\n---\n\nBe kind.\n")
-    skill = found(config, "review")
+    write_file(
+        skills_dir, "some-folder/SKILL.md", head + "\nBe fair.\n\n---\n\nBe kind.\n"
+    )
+    skill = load_skill(config, "review")
     assert skill.description == "Review a resume."
     assert skill.body == "Be fair.\n\n---\n\nBe kind."
 
 
 @pytest.mark.parametrize("head", ["", "---\n---\n", "---\n# nothing\n---  \n"])
 def test_skill_without_frontmatter_is_named_by_its_folder(skills_dir, config, head):
-    put(skills_dir, "triage/SKILL.md", f"{head}# Triage\n")
-    skill = found(config, "triage")
+    write_file(skills_dir, "triage/SKILL.md", f"{head}# Triage\n")
+    skill = load_skill(config, "triage")
     assert (skill.description, skill.body) == ("", "# Triage")
 
 
 def test_crlf_and_byte_order_mark_are_read(skills_dir, config):
     text = HEAD.format(name="a", description="b") + "one\ntwo\n"
-    put(skills_dir, "x/SKILL.md", b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
-    skill = found(config, "a")
+    write_file(
+        skills_dir, "x/SKILL.md", b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
+    )
+    skill = load_skill(config, "a")
     assert (skill.description, skill.body) == ("b", "one\ntwo")
 
 
@@ -66,17 +70,17 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("content", "complaint"), BROKEN)
+@pytest.mark.parametrize(("content", "message"), BROKEN)
 def test_invalid_skill_is_logged_and_the_others_load(
-    skills_dir, config, caplog, content, complaint
+    skills_dir, config, caplog, content, message
 ):
-    put(skills_dir, "broken/SKILL.md", content)
-    put(skills_dir, "good/SKILL.md", "Good.")
+    write_file(skills_dir, "broken/SKILL.md", content)
+    write_file(skills_dir, "good/SKILL.md", "Good.")
     assert list(skill_registry.get_skills(config)) == ["good"]
     skill_registry.refresh()
-    (warning,) = warnings(caplog)
+    (warning,) = skill_warnings(caplog)
     assert f"{skills_dir}/broken/SKILL.md: " in warning
-    assert complaint in warning
+    assert message in warning
     assert warning.endswith("the skill is skipped")
 
 
@@ -137,23 +141,23 @@ def test_any_file_raises_only_skill_invalid(content):
 
 
 def test_frontmatter_name_replaces_an_invalid_folder_name(skills_dir, config, caplog):
-    put(skills_dir, "Lebenslauf prüfen/SKILL.md", "x")
+    write_file(skills_dir, "Lebenslauf prüfen/SKILL.md", "x")
     assert skill_registry.get_skills(config) == {}
     assert "'Lebenslauf prüfen' is not a valid tool name; set 'name:'" in (caplog.text)
-    put(
+    write_file(
         skills_dir,
         "Lebenslauf prüfen/SKILL.md",
         HEAD.format(name="cv", description="d"),
     )
-    assert found(config, "cv").folder == "Lebenslauf prüfen"
+    assert load_skill(config, "cv").folder == "Lebenslauf prüfen"
 
 
 def test_first_of_two_equal_skill_names_wins(skills_dir, config, caplog):
     for folder in ("b", "a"):
         text = HEAD.format(name="same", description=folder)
-        put(skills_dir, f"{folder}/SKILL.md", text)
-    assert found(config, "same").folder == "a"
-    (warning,) = warnings(caplog)
+        write_file(skills_dir, f"{folder}/SKILL.md", text)
+    assert load_skill(config, "same").folder == "a"
+    (warning,) = skill_warnings(caplog)
     assert warning == (
         f"{skills_dir}/b: 'a' already has the name 'same'; the skill is skipped "
         "until you rename one"
@@ -161,12 +165,12 @@ def test_first_of_two_equal_skill_names_wins(skills_dir, config, caplog):
 
 
 def test_long_description_is_truncated_with_a_warning(skills_dir, config, caplog):
-    put(skills_dir, "a/SKILL.md", HEAD.format(name="a", description="d" * 1025))
-    assert len(tools(config, "a")["a"].description) == 1024
+    write_file(skills_dir, "a/SKILL.md", HEAD.format(name="a", description="d" * 1025))
+    assert len(make_tools(config, "a")["a"].description) == 1024
     assert "models receive only the first 1024 characters" in caplog.text
 
 
 def test_description_of_the_maximum_length_is_accepted(skills_dir, config, caplog):
-    put(skills_dir, "a/SKILL.md", HEAD.format(name="a", description="d" * 1024))
-    assert tools(config, "a")
-    assert warnings(caplog) == []
+    write_file(skills_dir, "a/SKILL.md", HEAD.format(name="a", description="d" * 1024))
+    assert make_tools(config, "a")
+    assert skill_warnings(caplog) == []

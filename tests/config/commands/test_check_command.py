@@ -16,11 +16,11 @@ def _no_database(monkeypatch):
 def test_check_prints_ok_and_counts(file, capsys):
     file.write_text(COOK)
     call_command("check")
-    said = capsys.readouterr()
-    assert said.out == (
+    output = capsys.readouterr()
+    assert output.out == (
         "ok — coulisse.yaml (0 agents, 0 judges, 0 experiments, 0 providers)\n"
     )
-    assert said.err == ""
+    assert output.err == ""
 
 
 @pytest.mark.usefixtures("real_sections")

@@ -27,8 +27,8 @@ def only_agent(file):
 def test_init_uses_local_model_without_a_key(file, capsys):
     call_command("init")
     assert only_agent(file) == ("assistant", "local", "smollm2-135m")
-    wrote, hint = capsys.readouterr().out.splitlines()
-    assert wrote == "wrote coulisse.yaml: one agent on a small local model"
+    written, hint = capsys.readouterr().out.splitlines()
+    assert written == "wrote coulisse.yaml: one agent on a small local model"
     assert "ANTHROPIC_API_KEY" in hint
 
 

@@ -18,7 +18,7 @@ from tests.config.editing.yaml_samples import DATA, SECTIONS, yaml_files
 MANY = settings(max_examples=15, derandomize=True)
 
 
-def put(text, place, new):
+def replace_value(text, place, new):
     content = content_patch.put_text(document.parse_document(text.encode()), place, new)
     return content.decode()
 
@@ -51,7 +51,7 @@ menu:
 
 
 def test_text_around_a_section_is_kept():
-    after = put(FILE, ("kitchen",), "open: false # closed\n")
+    after = replace_value(FILE, ("kitchen",), "open: false # closed\n")
     assert after == (
         "# The kitchen.\nkitchen: # where it happens\n  open: false # closed\n"
         "# The menu.\nmenu:\n  soup: 3\n"
@@ -66,87 +66,101 @@ def test_section_text_is_dedented_with_its_comments():
 
 def test_shown_text_can_be_put_back():
     for place in [("kitchen",), ("menu",), ("kitchen", "fuel")]:
-        assert put(FILE, place, text_at(FILE, place)) == FILE
+        assert replace_value(FILE, place, text_at(FILE, place)) == FILE
 
 
 def test_line_endings_of_the_file_are_kept():
     text = FILE.replace("\n", "\r\n")
-    after = put(text, ("menu",), "soup: 4\ncake: 5\n")
+    after = replace_value(text, ("menu",), "soup: 4\ncake: 5\n")
     assert after == text.replace("  soup: 3\r\n", "  soup: 4\r\n  cake: 5\r\n")
 
 
 def test_browser_line_endings_are_converted():
-    assert put(FILE, ("menu",), "soup: 4\r\ncake: 5") == FILE.replace(
+    assert replace_value(FILE, ("menu",), "soup: 4\r\ncake: 5") == FILE.replace(
         "  soup: 3\n", "  soup: 4\n  cake: 5\n"
     )
 
 
 def test_byte_order_mark_is_kept():
-    assert put("\ufeffmenu: {}\n", ("menu",), "soup: 3") == "\ufeffmenu:\n  soup: 3\n"
+    assert (
+        replace_value("\ufeffmenu: {}\n", ("menu",), "soup: 3")
+        == "\ufeffmenu:\n  soup: 3\n"
+    )
 
 
 def test_tabs_in_comments_are_kept():
     text = "a: 1 #\ttab\n#\ttab\nb:\n  c: 2 #\there\n"
-    assert put(text, ("b", "c"), "3") == text.replace("2 #", "3 #")
+    assert replace_value(text, ("b", "c"), "3") == text.replace("2 #", "3 #")
 
 
 def test_missing_final_newline_is_kept():
-    assert put("a: 1\nb:\n  c: 2", ("b",), "c: 3\n") == "a: 1\nb:\n  c: 3"
+    assert replace_value("a: 1\nb:\n  c: 2", ("b",), "c: 3\n") == "a: 1\nb:\n  c: 3"
 
 
 def test_anchor_at_the_key_is_kept():
     text = "a: &x # base\n  k: 1\nb:\n  <<: *x\n"
-    assert put(text, ("a",), "k: 2") == "a: &x # base\n  k: 2\nb:\n  <<: *x\n"
+    assert replace_value(text, ("a",), "k: 2") == "a: &x # base\n  k: 2\nb:\n  <<: *x\n"
 
 
 def test_alias_is_replaced_without_its_anchor():
-    assert put("a: &x {k: 1}\nb: *x\n", ("b",), "k: 2") == "a: &x {k: 1}\nb:\n  k: 2\n"
+    assert (
+        replace_value("a: &x {k: 1}\nb: *x\n", ("b",), "k: 2")
+        == "a: &x {k: 1}\nb:\n  k: 2\n"
+    )
 
 
 def test_flow_map_becomes_block_lines():
     text = "a: {k: 1,\n  l: 2} # here\nb: 1\n"
     assert text_at(text, ("a",)) == "{k: 1,\n  l: 2}"
-    assert put(text, ("a",), "k: 3\nl: 4") == "a:  # here\n  k: 3\n  l: 4\nb: 1\n"
-    assert put(text, ("a",), "{}") == "a: {} # here\nb: 1\n"
+    assert (
+        replace_value(text, ("a",), "k: 3\nl: 4")
+        == "a:  # here\n  k: 3\n  l: 4\nb: 1\n"
+    )
+    assert replace_value(text, ("a",), "{}") == "a: {} # here\nb: 1\n"
 
 
 def test_block_map_becomes_a_scalar():
     text = "a: # here\n  k: 1\n  # gone\nb: 1\n"
-    assert put(text, ("a",), "false") == "a: false # here\nb: 1\n"
+    assert replace_value(text, ("a",), "false") == "a: false # here\nb: 1\n"
 
 
 def test_empty_section_is_filled():
-    assert put("a: # here\nb: 1\n", ("a",), "k: 1") == "a: # here\n  k: 1\nb: 1\n"
-    assert put("b: 1\na:", ("a",), "k: 1") == "b: 1\na:\n  k: 1"
-    assert put("a:\nb: 1\n", ("a",), "5") == "a: 5\nb: 1\n"
+    assert (
+        replace_value("a: # here\nb: 1\n", ("a",), "k: 1")
+        == "a: # here\n  k: 1\nb: 1\n"
+    )
+    assert replace_value("b: 1\na:", ("a",), "k: 1") == "b: 1\na:\n  k: 1"
+    assert replace_value("a:\nb: 1\n", ("a",), "5") == "a: 5\nb: 1\n"
 
 
 def test_missing_section_is_appended():
-    assert put("a: 1\n# end\n", ("b",), "k: 1") == "a: 1\n# end\n\nb:\n  k: 1\n"
-    assert put("a: 1", ("b",), "word") == "a: 1\n\nb: word"
-    assert put("a: 1\n...\n", ("b",), "k: 1") == "a: 1\n\nb:\n  k: 1\n...\n"
+    assert (
+        replace_value("a: 1\n# end\n", ("b",), "k: 1") == "a: 1\n# end\n\nb:\n  k: 1\n"
+    )
+    assert replace_value("a: 1", ("b",), "word") == "a: 1\n\nb: word"
+    assert replace_value("a: 1\n...\n", ("b",), "k: 1") == "a: 1\n\nb:\n  k: 1\n...\n"
 
 
 def test_quoted_key_is_found():
-    assert put('"a": 1\n', ("a",), "2") == '"a": 2\n'
+    assert replace_value('"a": 1\n', ("a",), "2") == '"a": 2\n'
 
 
 def test_repeated_comments_are_not_confused():
     text = "# note\na: 1\n# note\nb: 2\n# note\n"
-    assert put(text, ("b",), "3") == "# note\na: 1\n# note\nb: 3\n# note\n"
+    assert replace_value(text, ("b",), "3") == "# note\na: 1\n# note\nb: 3\n# note\n"
 
 
 def test_json_file_stays_json():
     text = '{"a": 1, "b": {"c": 2}}'
-    after = put(text, ("b",), "c: 3\nd: x, y")
+    after = replace_value(text, ("b",), "c: 3\nd: x, y")
     assert after == '{"a": 1, "b": {c: 3, d: \'x, y\'}}'
-    assert put(text, ("c",), "k: 1") == '{"a": 1, "b": {"c": 2}, c: {k: 1}}'
+    assert replace_value(text, ("c",), "k: 1") == '{"a": 1, "b": {"c": 2}, c: {k: 1}}'
     assert remove(text, ("a",)) == '{"b": {"c": 2}}'
 
 
 def test_map_entries_are_added_and_removed():
     text = "menu:\n  # hot\n  soup: 3\n\n  # sweet\n  cake: 5\n# end\n"
-    assert put(text, ("menu", "tea"), "2") == text.replace(
+    assert replace_value(text, ("menu", "tea"), "2") == text.replace(
         "cake: 5\n", "cake: 5\n\n  tea: 2\n"
     )
     assert (
@@ -159,28 +173,31 @@ def test_map_entries_are_added_and_removed():
 
 def test_added_and_removed_entry_leaves_no_gap():
     text = "menu:\n  soup: 3\n\n  cake: 5\n\ncooks: []\n"
-    more = put(text, ("menu", "tea"), "2")
+    more = replace_value(text, ("menu", "tea"), "2")
     assert more == text.replace("cake: 5\n", "cake: 5\n\n  tea: 2\n")
     assert remove(more, ("menu", "tea")) == text
-    kept = "menu:\n  soup: |+\n    a\n\n  tea: 2\n\ncooks: []\n"
-    assert document.parse_document(remove(kept, ("menu", "tea")).encode()).data[
+    expected = "menu:\n  soup: |+\n    a\n\n  tea: 2\n\ncooks: []\n"
+    assert document.parse_document(remove(expected, ("menu", "tea")).encode()).data[
         "menu"
     ] == {"soup": "a\n\n"}
 
 
 def test_list_entries_are_found_by_name():
     text = "cooks:\n- name: ann\n  speed: 1 # slow\n- {name: bob}\n"
-    assert put(text, ("cooks", "ann"), "name: ann\nspeed: 2") == (
+    assert replace_value(text, ("cooks", "ann"), "name: ann\nspeed: 2") == (
         "cooks:\n- name: ann\n  speed: 2\n- {name: bob}\n"
     )
     assert remove(text, ("cooks", "ann")) == "cooks:\n- {name: bob}\n"
-    assert put(text, ("cooks", "cy"), "name: cy\n") == text + "- name: cy\n"
+    assert replace_value(text, ("cooks", "cy"), "name: cy\n") == text + "- name: cy\n"
 
 
 def test_multi_line_text_keeps_its_lines():
     text = "a:\n  b: |\n    one\n\n      two\n  c: 1\n"
     assert text_at(text, ("a",)) == "b: |\n  one\n\n    two\nc: 1"
-    assert put(text, ("a", "b"), "|\n  three\n") == "a:\n  b: |\n    three\n  c: 1\n"
+    assert (
+        replace_value(text, ("a", "b"), "|\n  three\n")
+        == "a:\n  b: |\n    three\n  c: 1\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,12 +205,12 @@ def test_multi_line_text_keeps_its_lines():
 )
 def test_multiple_documents_are_refused(typed):
     with pytest.raises(ConfigInvalid, match=r"(---|document)"):
-        put(FILE, ("menu",), typed)
+        replace_value(FILE, ("menu",), typed)
 
 
 def test_unclosed_quote_is_refused_at_its_own_line():
     with pytest.raises(ConfigInvalid, match=r"^menu:2:"):
-        put(FILE, ("menu",), 'a: 1\nb: "open')
+        replace_value(FILE, ("menu",), 'a: 1\nb: "open')
 
 
 def test_last_entry_of_a_file_cannot_be_removed():
@@ -217,7 +234,7 @@ def test_merged_keys_are_edited_only_at_their_own_place():
         with pytest.raises(ConfigInvalid, match="also used elsewhere"):
             remove(text, place)
         with pytest.raises(ConfigInvalid, match="change other values"):
-            put(text, place, "5")
+            replace_value(text, place, "5")
     assert remove(text, ("b", "l")) == text.replace(", l: 2", "")
 
 
@@ -228,7 +245,7 @@ def test_shown_text_equals_the_data(sample):
     doc = document.parse_document(text.encode())
     assert data_merge.is_same(doc.data, data)
     for key in SECTIONS:
-        assert put(text, (key,), text_at(text, (key,))) == text
+        assert replace_value(text, (key,), text_at(text, (key,))) == text
 
 
 @MANY
@@ -243,7 +260,7 @@ def test_any_value_can_be_put_anywhere(sample, key, other):
     piece = text_at(new_text, ("new",))
     if not piece.strip():
         return
-    after = document.parse_document(put(text, (key,), piece).encode())
+    after = document.parse_document(replace_value(text, (key,), piece).encode())
     assert data_merge.is_same(after.data, {**data, key: new["new"]})
 
 
@@ -258,8 +275,8 @@ def test_any_section_can_be_removed(sample, key):
 @pytest.mark.parametrize("name", ["soup", "bread"])
 def test_entry_with_explicit_key_is_removed(name):
     text = "menu:\n  ? soup\n  : hot: 1\n\n  ? bread\n  :\n    price: 2\n  # the end\n"
-    left = remove(text, ("menu", name))
-    assert list(document.parse_document(left.encode()).data["menu"]) == [
+    remaining = remove(text, ("menu", name))
+    assert list(document.parse_document(remaining.encode()).data["menu"]) == [
         *{"soup", "bread"} - {name}
     ]
-    assert "the end" in left
+    assert "the end" in remaining

@@ -132,11 +132,13 @@ def test_minimal_merge_succeeds_for_any_data(sample, draw):
 @MANY
 @given(st.lists(DATA, min_size=2, max_size=6))
 def test_equal_fingerprints_mean_equal_values(values):
-    known = [*values, 1, 1.0, True, "1", "", None, False, 0, [], {}, [1], {"a": [0]}]
-    for one in known:
-        for other in known:
-            alike = data_merge.canonical_key(one) == data_merge.canonical_key(other)
-            assert alike == data_merge.is_same(one, other)
+    samples = [*values, 1, 1.0, True, "1", "", None, False, 0, [], {}, [1], {"a": [0]}]
+    for one in samples:
+        for other in samples:
+            have_equal_keys = data_merge.canonical_key(one) == data_merge.canonical_key(
+                other
+            )
+            assert have_equal_keys == data_merge.is_same(one, other)
 
 
 def test_named_entry_differs_from_equal_looking_text():

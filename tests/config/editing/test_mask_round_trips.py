@@ -44,15 +44,15 @@ def secrets_of(value, path=()):
     if isinstance(value, dict):
         return {
             place: secret
-            for key, it in value.items()
+            for key, item in value.items()
             if key != "name"
-            for place, secret in secrets_of(it, (*path, key)).items()
+            for place, secret in secrets_of(item, (*path, key)).items()
         }
     if isinstance(value, list):
         return {
             place: secret
-            for it in value
-            for place, secret in secrets_of(it, (*path, it["name"])).items()
+            for item in value
+            for place, secret in secrets_of(item, (*path, item["name"])).items()
         }
     return {path: value} if str(value).startswith("s3cr3t") else {}
 
@@ -74,7 +74,7 @@ def test_any_edit_keeps_each_secret_or_is_refused(sample, draw):
     for _ in range(draw.draw(st.integers(1, 3))):
         wanted = edit_vaults(wanted, draw.draw)
     before = secrets_of(data["vaults"])
-    masked = {path for path, it in walk(wanted) if it == MASK}
+    masked = {path for path, item in walk(wanted) if item == MASK}
     try:
         content = content_patch.put_data(doc, ("vaults",), wanted)
     except ConfigInvalid:
@@ -92,11 +92,11 @@ def test_any_edit_keeps_each_secret_or_is_refused(sample, draw):
 
 def walk(value, path=()):
     if isinstance(value, dict):
-        for key, it in value.items():
-            yield from walk(it, (*path, key))
+        for key, item in value.items():
+            yield from walk(item, (*path, key))
     elif isinstance(value, list):
-        for it in value:
-            yield from walk(it, (*path, it["name"]))
+        for item in value:
+            yield from walk(item, (*path, item["name"]))
     else:
         yield (path[:-1] if path[-1:] == ("name",) else path), value
 

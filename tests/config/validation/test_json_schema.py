@@ -12,7 +12,7 @@ from config.validation import unsupported_keys
 def schema_errors(capsys):
     """What the schema says about a YAML text."""
 
-    def of(text):
+    def errors_of(text):
         call_command("schema")
         schema = json.loads(capsys.readouterr().out)
         Draft202012Validator.check_schema(schema)
@@ -22,7 +22,7 @@ def schema_errors(capsys):
             for error in Draft202012Validator(schema).iter_errors(document)
         ]
 
-    return of
+    return errors_of
 
 
 @pytest.fixture

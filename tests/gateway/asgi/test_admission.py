@@ -134,8 +134,8 @@ def test_a_refused_client_may_call_again(configure, running):
     with httpx2.Client(base_url=running, timeout=60, verify=False) as http:
         for _ in range(3):
             assert http.post(PATH, json=body("ada")).status_code == 401
-        known = basic("ada", "a long password")
-        assert http.post(PATH, json=body("ada"), headers=known).status_code == 200
+        credentials = basic("ada", "a long password")
+        assert http.post(PATH, json=body("ada"), headers=credentials).status_code == 200
 
 
 @pytest.mark.parametrize("config", [TOKENS, BASIC])
@@ -152,8 +152,10 @@ def test_a_credential_is_checked_once(
 
     monkeypatch.setattr(CredentialChecker, "admit", admit)
     secret = api_tokens.create_token("test", user, by=ADA)[1]
-    known = bearer(secret) if config is TOKENS else basic("ada", "a long password")
-    answer = post(running, body(user), headers=known)
+    credentials = (
+        bearer(secret) if config is TOKENS else basic("ada", "a long password")
+    )
+    answer = post(running, body(user), headers=credentials)
     assert answer.status_code == 200, answer.text
     assert checks == [PATH]
 
@@ -193,8 +195,10 @@ def test_unauthenticated_studio_request_may_send_little(configure, ask, running)
     assert json.loads(content)["error"]["code"] == "body_too_large"
     small = httpx2.post(f"{running}/admin/yaml/", content=b"x" * 1000)
     assert small.status_code == 401
-    known = basic("ada", "a long password")
-    large = httpx2.post(f"{running}/admin/none/", content=b"x" * MIB, headers=known)
+    credentials = basic("ada", "a long password")
+    large = httpx2.post(
+        f"{running}/admin/none/", content=b"x" * MIB, headers=credentials
+    )
     assert large.status_code not in (401, 413)
 
 

@@ -17,7 +17,7 @@ from core.runtime import request_ids
 from database import database_executor
 from telemetry.log_output import formatters
 from tests.gateway.calls import ask, body, error, frames, post, until
-from tests.gateway.turns.test_turn_record import the_turn
+from tests.gateway.turns.test_turn_record import load_turn
 
 pytestmark = pytest.mark.database
 
@@ -88,7 +88,7 @@ def test_official_client_exposes_the_request_id(client, user):
 @pytest.mark.parametrize("stream", [True, False])
 def test_reply_and_record_share_the_request_id(server, fake, user, stream):
     answer = post(server, body(user, stream=stream), headers=NAMED)
-    assert sent(answer) == the_turn(user).request_id == "checkout-7"
+    assert sent(answer) == load_turn(user).request_id == "checkout-7"
 
 
 def test_mcp_call_record_has_the_request_id(server, http, user):
@@ -101,7 +101,7 @@ def test_mcp_call_record_has_the_request_id(server, http, user):
     }
     answer = http.post("/mcp", json=request, headers=headers)
     assert answer.status_code == 200, answer.text
-    assert sent(answer) == the_turn(user).request_id == "checkout-7"
+    assert sent(answer) == load_turn(user).request_id == "checkout-7"
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,10 @@ def http(running):
 @pytest.fixture
 def sdk(running):
     """Return a function that creates the official client with a key."""
-    made = []
+    clients = []
 
     def client(key: str) -> openai.OpenAI:
-        made.append(
+        clients.append(
             openai.OpenAI(
                 base_url=f"{running}/v1",
                 api_key=key,
@@ -55,21 +55,21 @@ def sdk(running):
                 http_client=openai.DefaultHttpxClient(verify=False),
             )
         )
-        return made[-1]
+        return clients[-1]
 
     yield client
-    for one in made:
+    for one in clients:
         one.close()
 
 
 @pytest.fixture
-def mint(database, user):
+def create_token(database, user):
     """Return a function that creates a token for the test's user."""
 
-    def mint(principal=user, **terms) -> str:
+    def create_token(principal=user, **terms) -> str:
         return api_tokens.create_token("test", principal, by=ADA, **terms)[1]
 
-    return mint
+    return create_token
 
 
 def ask(client: openai.OpenAI, **more):
@@ -101,9 +101,11 @@ def test_public_routes_stay_open(configure, http, path):
 # API tokens.
 
 
-def test_token_authenticates_every_api_as_its_user(configure, fake, sdk, mint, user):
+def test_token_authenticates_every_api_as_its_user(
+    configure, fake, sdk, create_token, user
+):
     configure(TOKENS)
-    client = sdk(mint())
+    client = sdk(create_token())
     fake.reply("hello")
     assert ask(client).choices[0].message.content == "hello"
     assert [model.id for model in client.models.list()][:1] == ["assistant"]
@@ -163,7 +165,7 @@ def test_sdk_raises_authentication_error_for_wrong_key(configure, sdk):
     assert caught.value.code == "invalid_api_key"
 
 
-def test_a_revoked_token_is_refused_at_once(configure, fake, http, mint):
+def test_a_revoked_token_is_refused_at_once(configure, fake, http, create_token):
     configure(TOKENS)
     row, secret = api_tokens.create_token("test", "somebody", by=ADA)
     fake.reply("hello")
@@ -199,16 +201,18 @@ def test_revoked_token_gets_same_error_as_wrong_key(configure, fake, http, reque
 
 def test_an_expired_token_is_refused(configure, http):
     configure(TOKENS)
-    past = datetime.now(UTC) - timedelta(hours=2)
+    expiry = datetime.now(UTC) - timedelta(hours=2)
     _, secret = api_tokens.create_token(
-        "test", "somebody", expires_at=past + timedelta(hours=1), now=past, by=ADA
+        "test", "somebody", expires_at=expiry + timedelta(hours=1), now=expiry, by=ADA
     )
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 401
 
 
-def test_a_token_for_some_agents_sees_no_others(configure, fake, http, mint, user):
+def test_a_token_for_some_agents_sees_no_others(
+    configure, fake, http, create_token, user
+):
     configure(TOKENS)
-    headers = bearer(mint(agents=["tuned", "gone"]))
+    headers = bearer(create_token(agents=["tuned", "gone"]))
     listed = http.get("/v1/models", headers=headers).json()["data"]
     assert [model["id"] for model in listed] == ["tuned"]
     assert http.get("/v1/models/tuned", headers=headers).status_code == 200
@@ -244,9 +248,11 @@ def test_malformed_authorization_header_is_refused(configure, http, header):
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_database_outage_is_not_reported_as_wrong_key(configure, http, mint, is_known):
+def test_database_outage_is_not_reported_as_wrong_key(
+    configure, http, create_token, is_known
+):
     configure(TOKENS)
-    headers = bearer(mint())
+    headers = bearer(create_token())
     if is_known:
         assert http.get("/v1/models", headers=headers).status_code == 200
     with without_database():
@@ -260,8 +266,8 @@ def test_database_outage_is_not_reported_as_wrong_key(configure, http, mint, is_
 
 
 @pytest.fixture
-def limited(mint) -> str:
-    return mint(agents=["assistant"])
+def limited(create_token) -> str:
+    return create_token(agents=["assistant"])
 
 
 async def test_mcp_client_authenticates_with_token(configure, running, fake, limited):

@@ -26,13 +26,13 @@ def http(running):
 
 
 @pytest.fixture
-def mint(database, user):
+def create_token(database, user):
     """Return a function that creates a token for the test's user."""
 
-    def mint(**terms) -> str:
+    def create_token(**terms) -> str:
         return api_tokens.create_token("test", user, by=ADA, **terms)[1]
 
-    return mint
+    return create_token
 
 
 @pytest.fixture
@@ -49,28 +49,28 @@ def change(configure, fake, http):
     return change
 
 
-def test_changed_token_is_looked_up_once(change, fake, http, mint):
-    secret = mint()
+def test_changed_token_is_looked_up_once(change, fake, http, create_token):
+    secret = create_token()
     change(secret, label="renamed")
     for _ in range(2):
         fake.reply("hello")
         assert http.post(PATH, json=ASKED, headers=bearer(secret)).status_code == 200
-        known = api_tokens.TOKEN_CACHE.get(api_tokens.digest(secret))
-        assert known is not None
-        assert (known.label, known.version) == ("renamed", 2)
+        cached = api_tokens.TOKEN_CACHE.get(api_tokens.digest(secret))
+        assert cached is not None
+        assert (cached.label, cached.version) == ("renamed", 2)
 
 
-def test_removed_token_agent_is_refused_at_once(change, http, mint):
-    secret = mint(agents=["assistant"])
+def test_removed_token_agent_is_refused_at_once(change, http, create_token):
+    secret = create_token(agents=["assistant"])
     change(secret, agents=["tuned"])
     answer = http.post(PATH, json=ASKED, headers=bearer(secret))
     assert refusal(answer) == (404, "model_not_found")
 
 
 def test_reassigned_token_reads_nothing_of_its_former_user(
-    change, fake, http, mint, user
+    change, fake, http, create_token, user
 ):
-    secret = mint()
+    secret = create_token()
     other = f"{user}-2"
     change(secret, principal=other)
     answer = http.post(PATH, json=ASKED, headers=bearer(secret))

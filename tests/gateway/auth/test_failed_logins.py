@@ -53,24 +53,24 @@ def computed(monkeypatch) -> list[str]:
 
 
 @pytest.fixture
-def at(running):
+def client_at(running):
     """Return clients by their address on this machine."""
     opened = []
 
-    def at(address: str) -> httpx2.Client:
+    def client_at(address: str) -> httpx2.Client:
         transport = httpx2.HTTPTransport(local_address=address, verify=False)
         opened.append(httpx2.Client(base_url=running, timeout=60, transport=transport))
         return opened[-1]
 
-    yield at
+    yield client_at
     for client in opened:
         client.close()
 
 
 @pytest.fixture
-def http(at, configure, clock) -> httpx2.Client:
+def http(client_at, configure, clock) -> httpx2.Client:
     configure(YAML)
-    return at("127.0.0.1")
+    return client_at("127.0.0.1")
 
 
 def guess(http: httpx2.Client, name: str = "ada", times: int = 1) -> list[int]:
@@ -112,31 +112,31 @@ def test_longest_delay_is_not_retryable(http, clock):
     assert answer.headers["X-Should-Retry"] == "false"
 
 
-def test_verified_login_is_never_delayed(http, at):
+def test_verified_login_is_never_delayed(http, client_at):
     assert http.get("/v1/models", headers=RIGHT).status_code == 200
     assert guess(http, times=9)[-1] == 429
     assert http.get("/v1/models", headers=RIGHT).status_code == 200
     # At other addresses the response would confirm the guess.
-    stranger = at("127.0.0.2")
+    stranger = client_at("127.0.0.2")
     assert guess(stranger, "eve", times=6)[-1] == 429
     assert stranger.get("/v1/models", headers=RIGHT).status_code == 429
 
 
-def test_username_is_delayed_across_addresses(http, at, clock):
-    known = at("127.0.0.2")
-    assert known.get("/v1/models", headers=RIGHT).status_code == 200
+def test_username_is_delayed_across_addresses(http, client_at, clock):
+    other = client_at("127.0.0.2")
+    assert other.get("/v1/models", headers=RIGHT).status_code == 200
     assert guess(http, times=5) == [401] * 5
-    assert guess(at("127.0.0.3")) == [429]
-    assert guess(at("127.0.0.3"), "carl") == [401]
+    assert guess(client_at("127.0.0.3")) == [429]
+    assert guess(client_at("127.0.0.3"), "carl") == [401]
     # This one has signed in with the name before.
-    assert guess(known) == [401]
+    assert guess(other) == [401]
     clock.now += login_throttle.FORGET_SECONDS
-    assert guess(at("127.0.0.4")) == [401]
+    assert guess(client_at("127.0.0.4")) == [401]
 
 
-def test_unknown_username_is_delayed_like_a_known_one(http, at, computed):
+def test_unknown_username_is_delayed_like_a_known_one(http, client_at, computed):
     for number, name in enumerate(("ada", "bob", "eve"), 2):
-        assert guess(at(f"127.0.0.{number}"), name, 6) == [401] * 5 + [429], name
+        assert guess(client_at(f"127.0.0.{number}"), name, 6) == [401] * 5 + [429], name
     assert len(computed) == 15
 
 
@@ -153,21 +153,21 @@ def test_mcp_failed_logins_are_delayed(http):
     assert guess(http) == [429]
 
 
-def test_backend_secret_failures_are_delayed(http, at, clock):
+def test_backend_secret_failures_are_delayed(http, client_at, clock):
     def ask(http: httpx2.Client, secret: str) -> httpx2.Response:
         path = "/mcp/nowhere/connect-link?user_id=ada"
         return http.post(path, headers=bearer(secret))
 
-    known = at("127.0.0.2")
-    assert ask(known, "secret-of-the-backend").status_code == 404
-    for client in (http, known):
+    other = client_at("127.0.0.2")
+    assert ask(other, "secret-of-the-backend").status_code == 404
+    for client in (http, other):
         for number in range(5):
             assert ask(client, f"guess-{number}").status_code == 401
         answer = ask(client, "guess")
         assert error(answer, 429)["code"] == "login_delayed"
         assert answer.headers["Retry-After"] == "1"
     assert ask(http, "secret-of-the-backend").status_code == 429
-    assert ask(known, "secret-of-the-backend").status_code == 404
+    assert ask(other, "secret-of-the-backend").status_code == 404
     clock.now += 1
     assert ask(http, "secret-of-the-backend").status_code == 404
     # It has its own throttle.

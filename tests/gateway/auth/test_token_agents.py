@@ -41,7 +41,7 @@ def http(running, user, database):
         yield http
 
 
-def asked(http, name: str, user: str) -> list[httpx2.Response]:
+def call_endpoints(http, name: str, user: str) -> list[httpx2.Response]:
     """Return the responses of all endpoints with an agent's name."""
     return [
         http.post(PATH, json=body(user, agent=name)),
@@ -52,7 +52,7 @@ def asked(http, name: str, user: str) -> list[httpx2.Response]:
     ]
 
 
-def told(answer: httpx2.Response) -> tuple[int, object]:
+def status_and_body(answer: httpx2.Response) -> tuple[int, object]:
     return answer.status_code, answer.json()
 
 
@@ -61,9 +61,11 @@ def test_hidden_agent_is_answered_like_an_unknown_one(
     configure, fake, http, user, name
 ):
     configure(WHOLE)
-    hidden = [told(answer) for answer in asked(http, name, user)]
+    hidden = [status_and_body(answer) for answer in call_endpoints(http, name, user)]
     configure(BARE)
-    assert hidden == [told(answer) for answer in asked(http, name, user)]
+    assert hidden == [
+        status_and_body(answer) for answer in call_endpoints(http, name, user)
+    ]
     assert fake.requests == []
     assert not Task.objects.filter(user_id=identity.derive_user_id(user)).exists()
 
@@ -71,7 +73,7 @@ def test_hidden_agent_is_answered_like_an_unknown_one(
 @pytest.mark.parametrize("name", HIDDEN)
 def test_hidden_agent_is_not_found(configure, http, user, name):
     configure(WHOLE)
-    *answers, task, tool = asked(http, name, user)
+    *answers, task, tool = call_endpoints(http, name, user)
     for answer in answers:
         refusal = error(answer, 404)
         assert (refusal["code"], refusal["param"]) == ("model_not_found", "model")
@@ -83,9 +85,9 @@ def test_hidden_agent_is_not_found(configure, http, user, name):
 @pytest.mark.parametrize("name", NEARLY)
 def test_suggestion_names_no_hidden_agent(configure, http, user, name):
     configure(WHOLE)
-    for answer in asked(http, name, user):
+    for answer in call_endpoints(http, name, user):
         assert "did you mean" not in answer.text
-    suggested = asked(http, "tunde", user)
+    suggested = call_endpoints(http, "tunde", user)
     assert all("did you mean 'tuned'?" in answer.text for answer in suggested)
 
 

@@ -87,10 +87,10 @@ def test_computed_id_of_another_user_reads_nothing(http, fake, bob):
 def test_known_id_of_another_user_reads_nothing_with_uuids_as_names(
     http, fake, serve, bob
 ):
-    known = identity.derive_user_id(bob)
-    assert "Argos" in attack(http, fake, str(known))
+    bobs_id = identity.derive_user_id(bob)
+    assert "Argos" in attack(http, fake, str(bobs_id))
     serve(NAMES_ONLY)
-    for name in (str(known), known.hex, str(known).upper()):
+    for name in (str(bobs_id), bobs_id.hex, str(bobs_id).upper()):
         assert "Argos" not in attack(http, fake, name)
     assert "Argos" in attack(http, fake, bob)
 
@@ -119,7 +119,9 @@ def test_mode_may_stand_alone_or_in_a_map(http, fake, serve, users):
     serve(f"users: {users}\n")
     before = len(stored("main"))
     fake.reply("hello")
-    nameless = {key: it for key, it in body("x").items() if key != "safety_identifier"}
+    nameless = {
+        key: value for key, value in body("x").items() if key != "safety_identifier"
+    }
     assert http.post(PATH, json=nameless).status_code == 200
     assert len(stored("main")) == before + 2
 
@@ -242,14 +244,14 @@ def test_studio_finds_users_by_id_and_by_a_uuid_as_a_name(http, fake, serve, bob
 
 def test_task_runs_for_the_requesting_user(http, fake, serve, user):
     serve(NAMES_ONLY)
-    made = http.post(
+    response = http.post(
         "/v1/tasks", json={"agent": "assistant", "prompt": "Go.", "user": user}
     )
-    assert made.status_code == 201
-    task = Task.objects.get(pk=made.json()["id"])
+    assert response.status_code == 201
+    task = Task.objects.get(pk=response.json()["id"])
     assert task.user_id == identity.derive_user_id(user)
     listed = http.get("/v1/tasks", params={"safety_identifier": user}).json()["data"]
-    assert [each["id"] for each in listed] == [made.json()["id"]]
+    assert [each["id"] for each in listed] == [response.json()["id"]]
 
 
 TRIGGERS = """

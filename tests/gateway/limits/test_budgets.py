@@ -38,13 +38,13 @@ def url(running, configure):
 
 
 @pytest.fixture
-def mint(database):
+def create_token(database):
     """Return a function that creates a token and returns its secret."""
 
-    def mint(user: str, **fields) -> str:
+    def create_token(user: str, **fields) -> str:
         return api_tokens.create_token("ci", user, by=ADA, **fields)[1]
 
-    return mint
+    return create_token
 
 
 def ask(url: str, secret: str, **more) -> httpx2.Response:
@@ -74,8 +74,8 @@ def aside(secret: str, length: int = time_windows.EVER) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_unlimited_token_usage_is_charged(url, fake, user, mint, stream):
-    secret = mint(user)
+def test_unlimited_token_usage_is_charged(url, fake, user, create_token, stream):
+    secret = create_token(user)
     for _ in range(2):
         assert ask(url, secret, stream=stream).status_code == 200
     for length in (time_windows.EVER, time_windows.CALENDAR_MONTH):
@@ -85,8 +85,8 @@ def test_unlimited_token_usage_is_charged(url, fake, user, mint, stream):
 
 
 @pytest.mark.parametrize("budget", ["total", "monthly"])
-def test_spent_budget_returns_openai_quota_error(url, fake, user, mint, budget):
-    secret = mint(user, budget=budget, limit_micro_usd=COST)
+def test_spent_budget_returns_openai_quota_error(url, fake, user, create_token, budget):
+    secret = create_token(user, budget=budget, limit_micro_usd=COST)
     request = body("", max_tokens=1)
     del request["safety_identifier"]
     with (
@@ -103,9 +103,9 @@ def test_spent_budget_returns_openai_quota_error(url, fake, user, mint, budget):
     assert fake.requests == []
 
 
-def test_budget_allows_requests_it_covers(url, fake, user, mint):
+def test_budget_allows_requests_it_covers(url, fake, user, create_token):
     # The estimate of the prompt is slightly above the fake's seven tokens.
-    secret = mint(user, budget="total", limit_micro_usd=4 * COST)
+    secret = create_token(user, budget="total", limit_micro_usd=4 * COST)
     codes = [ask(url, secret).status_code for _ in range(6)]
     served = codes.count(200)
     assert codes == [200] * served + [429] * (6 - served)
@@ -114,8 +114,8 @@ def test_budget_allows_requests_it_covers(url, fake, user, mint):
     assert aside(secret) == (0, 0, 0)
 
 
-def test_parallel_requests_do_not_overspend_budget(url, fake, user, mint):
-    secret = mint(user, budget="total", limit_micro_usd=10 * ESTIMATE)
+def test_parallel_requests_do_not_overspend_budget(url, fake, user, create_token):
+    secret = create_token(user, budget="total", limit_micro_usd=10 * ESTIMATE)
     for _ in range(10):
         fake.hang()
     with ThreadPoolExecutor(100) as pool:
@@ -160,12 +160,12 @@ PROMPT = 5
     ids=["own", "request", "too-much"],
 )
 def test_reservation_covers_most_expensive_fallback(
-    configure, running, fake, user, mint, requested, tokens, dollar_tokens
+    configure, running, fake, user, create_token, requested, tokens, dollar_tokens
 ):
     dear = "gpt-dear: {input: 1000000, output: 1000000}"
     text = PRICED.replace("prices: {openai: {", f"prices: {{openai: {{{dear}, ")
     configure(text.replace("\nauth:", FALLBACKS + "\nauth:"))
-    secret = mint(user, budget="total", limit_micro_usd=10**13)
+    secret = create_token(user, budget="total", limit_micro_usd=10**13)
     fake.hang()
     with ThreadPoolExecutor(1) as pool:
         request = {"model": "guarded", "messages": [user_message("hi")], **requested}
@@ -177,8 +177,8 @@ def test_reservation_covers_most_expensive_fallback(
     assert aside(secret) == (0, 0, 0)
 
 
-def test_reservation_of_killed_process_is_released(url, fake, user, mint):
-    secret = mint(user, budget="total", limit_micro_usd=9 * COST)
+def test_reservation_of_killed_process_is_released(url, fake, user, create_token):
+    secret = create_token(user, budget="total", limit_micro_usd=9 * COST)
     assert ask(url, secret).status_code == 200
     epoch = int(time.time()) // EPOCH_SECONDS
     row = UsageCounter.objects.filter(
@@ -191,8 +191,8 @@ def test_reservation_of_killed_process_is_released(url, fake, user, mint):
     assert meter(secret).micro_usd == 2 * COST
 
 
-def test_monthly_budget_resets_each_month(url, fake, user, mint):
-    secret = mint(user, budget="monthly", limit_micro_usd=9 * COST)
+def test_monthly_budget_resets_each_month(url, fake, user, create_token):
+    secret = create_token(user, budget="monthly", limit_micro_usd=9 * COST)
     assert ask(url, secret).status_code == 200
     row = UsageCounter.objects.filter(
         subject=meter(secret).subject, window=time_windows.CALENDAR_MONTH
@@ -206,8 +206,8 @@ def test_monthly_budget_resets_each_month(url, fake, user, mint):
     assert ask(url, secret).status_code == 200
 
 
-def test_disconnected_client_is_charged_for_sent_text(url, fake, user, mint):
-    secret = mint(user, budget="total", limit_micro_usd=50 * COST)
+def test_disconnected_client_is_charged_for_sent_text(url, fake, user, create_token):
+    secret = create_token(user, budget="total", limit_micro_usd=50 * COST)
     fake.hang("mid_stream", "one ", "two ")
     with (
         httpx2.Client(timeout=60, verify=False) as client,
@@ -236,15 +236,15 @@ def _subject(secret: str) -> str:
     )
 
 
-def test_provider_usage_of_zero_is_charged_as_zero(url, fake, user, mint):
-    secret = mint(user)
+def test_provider_usage_of_zero_is_charged_as_zero(url, fake, user, create_token):
+    secret = create_token(user)
     fake.reply("Hello", usage=Usage(0, 0))
     assert ask(url, secret).headers["x-coulisse-cost-usd"] == "0.000000"
     assert meter(secret).micro_usd == 0
 
 
-def test_failed_call_releases_its_reservation(url, fake, user, mint):
-    secret = mint(user, budget="total", limit_micro_usd=4 * COST)
+def test_failed_call_releases_its_reservation(url, fake, user, create_token):
+    secret = create_token(user, budget="total", limit_micro_usd=4 * COST)
     for _ in range(5):
         fake.fail(500)
         assert ask(url, secret).status_code == 503
@@ -254,22 +254,22 @@ def test_failed_call_releases_its_reservation(url, fake, user, mint):
 
 
 def test_budgeted_token_refuses_model_without_price(
-    configure, running, fake, user, mint
+    configure, running, fake, user, create_token
 ):
     configure(CONFIG + "\nauth: {proxy: {tokens: {}}}\n")
-    limited = mint(user, budget="monthly", limit_micro_usd=COST)
+    limited = create_token(user, budget="monthly", limit_micro_usd=COST)
     refusal = ask(running, limited)
     assert refusal.status_code == 403
     assert refusal.json()["error"]["code"] == "price_unknown"
     assert fake.requests == []
-    unlimited = mint(user)
+    unlimited = create_token(user)
     answer = ask(running, unlimited)
     assert answer.status_code == 200
     assert "x-coulisse-cost-usd" not in answer.headers
     assert (meter(unlimited).micro_usd, meter(unlimited).unpriced) == (0, 1)
 
 
-def test_a_revoked_token_is_refused_at_once(url, fake, user, mint):
+def test_a_revoked_token_is_refused_at_once(url, fake, user, create_token):
     row, secret = api_tokens.create_token("ci", user, by=ADA)
     for _ in range(2):
         assert ask(url, secret).status_code == 200
@@ -280,7 +280,7 @@ def test_a_revoked_token_is_refused_at_once(url, fake, user, mint):
     assert len(fake.requests) == 2
 
 
-def test_changed_budget_applies_at_once(url, fake, user, mint):
+def test_changed_budget_applies_at_once(url, fake, user, create_token):
     row, secret = api_tokens.create_token(
         "ci", user, budget="total", limit_micro_usd=9 * COST, by=ADA
     )

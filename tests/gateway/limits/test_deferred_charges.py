@@ -9,12 +9,12 @@ from database import database_executor
 from database.errors import DatabaseDown
 from telemetry.models import Turn
 from tests.gateway.calls import stored, until
-from tests.gateway.limits.test_budgets import COST, aside, ask, meter, mint, url
+from tests.gateway.limits.test_budgets import COST, aside, ask, create_token, meter, url
 from tests.gateway.openai.test_failures import without_database
 from turns.budget import reservations
 from turns.lifecycle import deferred_charges, turn_transaction
 
-__all__ = ["mint", "url"]
+__all__ = ["create_token", "url"]
 
 pytestmark = pytest.mark.database
 
@@ -39,8 +39,10 @@ def ended_without_database(fake, url, secret, **more) -> None:
     assert codes == [503]
 
 
-def test_deferred_turn_is_charged_when_database_returns(url, fake, user, mint, caplog):
-    secret = mint(user, budget="total", limit_micro_usd=9 * COST)
+def test_deferred_turn_is_charged_when_database_returns(
+    url, fake, user, create_token, caplog
+):
+    secret = create_token(user, budget="total", limit_micro_usd=9 * COST)
     ended_without_database(fake, url, secret)
     assert "(10 tokens, $1.00) later: database unavailable" in caplog.text
     until(lambda: meter(secret).micro_usd)
@@ -53,13 +55,13 @@ def test_deferred_turn_is_charged_when_database_returns(url, fake, user, mint, c
 
 
 def test_committed_turn_is_not_charged_twice(
-    url, fake, user, mint, monkeypatch, caplog
+    url, fake, user, create_token, monkeypatch, caplog
 ):
     def commit_and_lose(*args, **kwargs):
         settle(*args, **kwargs)
         connection_lost.set()
 
-    secret = mint(user, budget="total", limit_micro_usd=9 * COST)
+    secret = create_token(user, budget="total", limit_micro_usd=9 * COST)
     connection_lost = threading.Event()
     settle, run_to_end = reservations.settle, database_executor.run_to_end
     monkeypatch.setattr(reservations, "settle", commit_and_lose)
@@ -88,9 +90,9 @@ def send_no_text(record, settings) -> None:
 
 @pytest.mark.parametrize("refuse", [break_a_constraint, send_no_text])
 def test_turn_is_charged_when_its_record_cannot_be_stored(
-    url, fake, user, mint, monkeypatch, caplog, refuse
+    url, fake, user, create_token, monkeypatch, caplog, refuse
 ):
-    secret = mint(user, budget="total", limit_micro_usd=9 * COST)
+    secret = create_token(user, budget="total", limit_micro_usd=9 * COST)
     monkeypatch.setattr(turn_transaction.turn_store, "insert", refuse)
     ended_without_database(fake, url, secret)
     until(lambda: "charged turn" in caplog.text)
@@ -99,15 +101,15 @@ def test_turn_is_charged_when_its_record_cannot_be_stored(
     assert "could not store the record" in caplog.text
 
 
-def test_uncharged_incognito_turn_is_logged(url, fake, user, mint, caplog):
-    secret = mint(user)
+def test_uncharged_incognito_turn_is_logged(url, fake, user, create_token, caplog):
+    secret = create_token(user)
     ended_without_database(fake, url, secret, metadata={"memory": "incognito"})
     assert "(10 tokens, $1.00): database unavailable" in caplog.text
 
 
 def test_deferred_charge_gives_up_after_all_retries(
-    url, fake, user, mint, monkeypatch, caplog
+    url, fake, user, create_token, monkeypatch, caplog
 ):
     monkeypatch.setattr(deferred_charges, "RETRY_DELAYS_SECONDS", ())
-    ended_without_database(fake, url, mint(user))
+    ended_without_database(fake, url, create_token(user))
     assert until(lambda: "database still unavailable" in caplog.text)

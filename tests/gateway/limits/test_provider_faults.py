@@ -38,7 +38,7 @@ from tests.gateway.calls import (
     text_of,
 )
 from tests.gateway.security.test_private_details import assert_public
-from tests.gateway.turns.test_turn_record import the_turn
+from tests.gateway.turns.test_turn_record import load_turn
 from tests.providers import faults
 from tests.providers.fault_server import FaultServer
 from tests.providers.faults import CUT, HANG
@@ -51,7 +51,7 @@ SLACK_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class Expected:
     """The result for a client."""
 
     status: int
@@ -72,9 +72,9 @@ class Row:
     """A row of the table."""
 
     fault: str
-    whole: Seen | None
+    whole: Expected | None
     """The result without streaming; None for faults of streams."""
-    stream: Seen | None
+    stream: Expected | None
     do: faults.Fault | None = None
     """The fault of the server; None if it is never reached."""
     place: str = "broken"
@@ -92,9 +92,9 @@ def refusing(**fields: str) -> faults.Fault:
     return lambda request: [head.encode() + content]
 
 
-def both(status: int, code: str | None, tries: int = 3) -> dict[str, Seen]:
-    seen = Seen(status, code, tries)
-    return {"whole": seen, "stream": seen}
+def both(status: int, code: str | None, tries: int = 3) -> dict[str, Expected]:
+    expected = Expected(status, code, tries)
+    return {"whole": expected, "stream": expected}
 
 
 ROWS = [
@@ -103,20 +103,24 @@ ROWS = [
     Row("TLS error", **both(502, "provider_unreachable", 1), place="untrusted"),
     Row(
         "no connection",
-        whole=Seen(504, "provider_timed_out", 3, seconds=0.3, timeout="connect"),
-        stream=Seen(504, "provider_timed_out", 3, seconds=0.3, timeout="connect"),
+        whole=Expected(504, "provider_timed_out", 3, seconds=0.3, timeout="connect"),
+        stream=Expected(504, "provider_timed_out", 3, seconds=0.3, timeout="connect"),
         place="deaf",
     ),
     Row(
         "no response",
-        whole=Seen(504, "provider_timed_out", 1, seconds=0.1, timeout="total"),
-        stream=Seen(504, "provider_timed_out", 1, seconds=0.1, timeout="first_token"),
+        whole=Expected(504, "provider_timed_out", 1, seconds=0.1, timeout="total"),
+        stream=Expected(
+            504, "provider_timed_out", 1, seconds=0.1, timeout="first_token"
+        ),
         do=faults.silence,
     ),
     Row(
         "slow first token",
         whole=None,
-        stream=Seen(504, "provider_timed_out", 1, seconds=0.1, timeout="first_token"),
+        stream=Expected(
+            504, "provider_timed_out", 1, seconds=0.1, timeout="first_token"
+        ),
         do=faults.slow_start(60),
     ),
     Row(
@@ -145,22 +149,22 @@ ROWS = [
     Row("not HTTP", **both(502, "provider_broken_reply", 1), do=faults.not_http),
     Row(
         "stall in mid-stream",
-        whole=Seen(504, "provider_timed_out", 1, seconds=0.1, timeout="total"),
-        stream=Seen(
+        whole=Expected(504, "provider_timed_out", 1, seconds=0.1, timeout="total"),
+        stream=Expected(
             200, "provider_timed_out", 1, "Hello there", seconds=0.1, timeout="idle"
         ),
         do=faults.stopped(HANG),
     ),
     Row(
         "cut stream",
-        whole=Seen(502, "provider_disconnected"),
-        stream=Seen(200, "provider_disconnected", 1, "Hello there"),
+        whole=Expected(502, "provider_disconnected"),
+        stream=Expected(200, "provider_disconnected", 1, "Hello there"),
         do=faults.stopped(CUT),
     ),
     Row(
         "stream without its end",
         whole=None,
-        stream=Seen(200, "provider_broken_reply", 1, "Hello there"),
+        stream=Expected(200, "provider_broken_reply", 1, "Hello there"),
         do=faults.unterminated,
     ),
     Row(
@@ -238,17 +242,17 @@ def _no_pauses(monkeypatch):
 
 
 @dataclass
-class Stage:
+class Setup:
     """Providers for the whole module, because starting them is slow."""
 
     broken: FaultServer
     spare: FakeProvider
     addresses: dict[str, str]
 
-    def config(self, row: Row, kind: str, seen: Seen | None = None) -> Config:
+    def config(self, row: Row, kind: str, expected: Expected | None = None) -> Config:
         """Return the configuration for a kind of provider with a fault."""
         address = self.addresses[row.place]
-        timeout = seen.timeout if seen is not None else None
+        timeout = expected.timeout if expected is not None else None
         text = YAML.format(
             kind=kind,
             address=address.removesuffix("/v1") if kind == "anthropic" else address,
@@ -260,7 +264,7 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
+def stage() -> Iterator[Setup]:
     with (
         FaultServer() as broken,
         FaultServer(secure=True) as untrusted,
@@ -276,7 +280,7 @@ def stage() -> Iterator[Stage]:
             "unknown": faults.NOWHERE,
             "untrusted": f"{untrusted.root_url}/v1",
         }
-        yield Stage(broken, spare, addresses)
+        yield Setup(broken, spare, addresses)
 
 
 @pytest.fixture
@@ -295,20 +299,20 @@ def spare(stage):
 
 
 @pytest.fixture
-def suffer(running, stage, broken, spare, user):
+def call_agent(running, stage, broken, spare, user):
     """Return a function that calls an agent while the provider has a fault."""
 
-    def suffer(
-        row: Row, kind: str, agent: str, *, stream: bool, who: str = user
+    def call_agent(
+        row: Row, kind: str, agent: str, *, stream: bool, user_name: str = user
     ) -> "Answer":
         if row.do is not None:
             broken.default = row.do
         live.set_current(stage.config(row, kind, row.stream if stream else row.whole))
-        request = body(who, "hi", agent=agent, stream=stream, **LIMITED)
+        request = body(user_name, "hi", agent=agent, stream=stream, **LIMITED)
         started = time.monotonic()
         return Answer(post(running, request), time.monotonic() - started)
 
-    return suffer
+    return call_agent
 
 
 LIMITED = {"metadata": {"tokens_per_day": "1000000"}}
@@ -326,13 +330,13 @@ class Answer:
     def headers(self) -> Any:
         return self.response.headers
 
-    def error(self, seen: Seen) -> Any:
+    def error(self, expected: Expected) -> Any:
         """Return the error object of the body or of the stream."""
-        if seen.text is None:
-            return error(self.response, seen.status)
-        assert self.response.status_code == seen.status
+        if expected.text is None:
+            return error(self.response, expected.status)
+        assert self.response.status_code == expected.status
         *read, last, done = read_frames(self.response.content)
-        assert text_of(read) == seen.text
+        assert text_of(read) == expected.text
         assert done == DONE
         reasons = [
             choice["finish_reason"] for each in read for choice in each["choices"]
@@ -371,28 +375,30 @@ REMEDIES = {
 
 
 @pytest.mark.parametrize(("row", "kind", "stream"), cases("openai", "anthropic"))
-def test_provider_fault_is_reported_stored_and_charged(suffer, user, row, kind, stream):
-    seen = row.stream if stream else row.whole
-    answer = suffer(row, kind, "lone", stream=stream)
-    assert answer.seconds < seen.seconds + SLACK_SECONDS
-    refusal = answer.error(seen)
-    assert refusal["code"] == seen.code
-    if seen.text is None:
+def test_provider_fault_is_reported_stored_and_charged(
+    call_agent, user, row, kind, stream
+):
+    expected = row.stream if stream else row.whole
+    answer = call_agent(row, kind, "lone", stream=stream)
+    assert answer.seconds < expected.seconds + SLACK_SECONDS
+    refusal = answer.error(expected)
+    assert refusal["code"] == expected.code
+    if expected.text is None:
         for name, value in row.headers.items():
             assert answer.headers[name] == value
-        assert answer.headers["x-coulisse-attempts"] == str(seen.tries)
+        assert answer.headers["x-coulisse-attempts"] == str(expected.tries)
     assert answer.headers["x-coulisse-provider"] == "main"
     assert_public(answer.response.text)
-    turn = the_turn(user)
+    turn = load_turn(user)
     assert (turn.outcome, public_text(turn.error)) == ("error", refusal["message"])
     if row.fault in REMEDIES:
         assert REMEDIES[row.fault] in turn.error
     (call,) = turn.calls
     # A single successful attempt is not recorded.
-    assert (len(call.attempts) or 1) == seen.tries
-    message = seen.text is not None
+    assert (len(call.attempts) or 1) == expected.tries
+    message = expected.text is not None
     assert stored(user) == (
-        [("user", "hi", ""), ("assistant", seen.text, "error")] if message else []
+        [("user", "hi", ""), ("assistant", expected.text, "error")] if message else []
     )
     used = turn.usage.input_tokens + turn.usage.output_tokens
     assert (used > 0) is message
@@ -401,22 +407,24 @@ def test_provider_fault_is_reported_stored_and_charged(suffer, user, row, kind, 
 
 
 @pytest.mark.parametrize(("row", "kind", "stream"), cases("openai"))
-def test_fallback_takes_over_before_any_output(suffer, spare, user, row, kind, stream):
-    seen = row.stream if stream else row.whole
-    answer = suffer(row, kind, "guarded", stream=stream)
-    if seen.text is not None or not row.is_routed:
-        assert answer.error(seen)["code"] == seen.code
+def test_fallback_takes_over_before_any_output(
+    call_agent, spare, user, row, kind, stream
+):
+    expected = row.stream if stream else row.whole
+    answer = call_agent(row, kind, "guarded", stream=stream)
+    if expected.text is not None or not row.is_routed:
+        assert answer.error(expected)["code"] == expected.code
         assert spare.requests == []
-        assert charged(user)[1] == cost(the_turn(user).usage)
+        assert charged(user)[1] == cost(load_turn(user).usage)
         return
     assert answer.response.status_code == 200
     assert "Hello from the fake." in answer.response.text.replace('"}', "")
     assert answer.headers["x-coulisse-provider"] == "spare"
-    assert answer.headers["x-coulisse-attempts"] == str(seen.tries + 1)
-    turn = the_turn(user)
+    assert answer.headers["x-coulisse-attempts"] == str(expected.tries + 1)
+    turn = load_turn(user)
     assert turn.outcome == "ok"
     failed, answered = turn.calls
-    assert (failed.provider, len(failed.attempts)) == ("main", seen.tries)
+    assert (failed.provider, len(failed.attempts)) == ("main", expected.tries)
     assert failed.error
     assert failed.usage is None
     assert (answered.provider, answered.model, answered.error) == ("spare", "m2", None)
@@ -426,13 +434,13 @@ def test_fallback_takes_over_before_any_output(suffer, spare, user, row, kind, s
 
 
 @EITHER
-def test_provider_is_used_again_after_recovery(suffer, broken, user, stream):
+def test_provider_is_used_again_after_recovery(call_agent, broken, user, stream):
     broken.then(faults.status(500), faults.reply("Back."))
     row = Row("recovery", None, None)
-    answer = suffer(row, "openai", "lone", stream=stream)
+    answer = call_agent(row, "openai", "lone", stream=stream)
     assert answer.response.status_code == 200
     assert answer.headers["x-coulisse-attempts"] == "2"
-    turn = the_turn(user)
+    turn = load_turn(user)
     assert turn.outcome == "ok"
     assert [each.error is None for each in turn.calls[0].attempts] == [False, True]
     assert charged(user) == (10, REPLY_MICRO_USD)
@@ -447,17 +455,19 @@ LEFT = Row(
 
 
 @pytest.fixture
-def left_alone(suffer, broken, user):
+def left_alone(call_agent, broken, user):
     """The server of a provider whose circuit breaker is open."""
-    answer = suffer(LEFT, "openai", "lone", stream=False, who=f"{user}-before")
+    answer = call_agent(
+        LEFT, "openai", "lone", stream=False, user_name=f"{user}-before"
+    )
     assert error(answer.response, 503)["code"] == "provider_overloaded"
     broken.requests.clear()
     return broken
 
 
 @EITHER
-def test_open_circuit_refuses_with_503(suffer, left_alone, user, stream):
-    answer = suffer(LEFT, "openai", "lone", stream=stream)
+def test_open_circuit_refuses_with_503(call_agent, left_alone, user, stream):
+    answer = call_agent(LEFT, "openai", "lone", stream=stream)
     refusal = error(answer.response, 503)
     assert refusal["code"] == "provider_circuit_open"
     assert answer.seconds < SLACK_SECONDS
@@ -466,7 +476,7 @@ def test_open_circuit_refuses_with_503(suffer, left_alone, user, stream):
     assert answer.headers["x-coulisse-attempts"] == "0"
     assert left_alone.requests == []
     assert_public(answer.response.text)
-    turn = the_turn(user)
+    turn = load_turn(user)
     assert (turn.outcome, public_text(turn.error)) == ("error", refusal["message"])
     assert "last error: provider 'main' failed" in turn.error
     assert stored(user) == []
@@ -474,13 +484,13 @@ def test_open_circuit_refuses_with_503(suffer, left_alone, user, stream):
 
 
 @EITHER
-def test_fallback_answers_behind_an_open_circuit(suffer, left_alone, user, stream):
-    answer = suffer(LEFT, "openai", "guarded", stream=stream)
+def test_fallback_answers_behind_an_open_circuit(call_agent, left_alone, user, stream):
+    answer = call_agent(LEFT, "openai", "guarded", stream=stream)
     assert answer.response.status_code == 200
     assert answer.headers["x-coulisse-provider"] == "spare"
     assert answer.headers["x-coulisse-attempts"] == "1"
     assert left_alone.requests == []
-    assert [len(call.attempts) for call in the_turn(user).calls] == [0, 0]
+    assert [len(call.attempts) for call in load_turn(user).calls] == [0, 0]
     assert charged(user) == (10, SPARE_MICRO_USD)
 
 
@@ -506,7 +516,7 @@ def test_client_disconnect_during_a_fault_is_charged(
         for word in message.split():
             caller.read_until(word)
     broken.wait(lambda: broken.requests[0].left)
-    turn = the_turn(user)
+    turn = load_turn(user)
     assert turn.outcome == "cancelled"
     saved = [("assistant", message, "cancelled")] if message else []
     assert stored(user) == [("user", "hi", ""), *saved]
@@ -537,7 +547,7 @@ def test_disconnect_between_attempts_costs_nothing(
     request = body(user, "hi", agent="lone", stream=stream, **LIMITED)
     with open_connection(running, request):
         assert pausing.wait(60)
-    turn = the_turn(user)
+    turn = load_turn(user)
     assert turn.outcome == "cancelled"
     assert turn.calls[0].usage is None
     assert charged(user) == (0, 0)
@@ -591,30 +601,30 @@ def test_all_dead_keys_return_an_error_without_keys(two_keys, broken, user, stre
     assert error(answer, 502)["code"] == "provider_key_refused"
     assert answer.headers["x-coulisse-attempts"] == "2"
     assert {request.key for request in broken.requests} == {*KEYS}
-    assert len(the_turn(user).calls[0].attempts) == 2
+    assert len(load_turn(user).calls[0].attempts) == 2
     assert not any(key in answer.text for key in KEYS)
     assert stored(user) == []
 
 
 @EITHER
-def test_first_error_is_reported_when_all_fail(suffer, spare, user, stream):
+def test_first_error_is_reported_when_all_fail(call_agent, spare, user, stream):
     spare.fail(401)
     row = next(row for row in ROWS if row.fault == "503")
-    answer = suffer(row, "openai", "guarded", stream=stream)
+    answer = call_agent(row, "openai", "guarded", stream=stream)
     refusal = error(answer.response, 503)
     assert refusal["code"] == "provider_overloaded"
     assert "spare/m2: provider 'spare' refused this server's key" in refusal["message"]
     assert answer.headers["x-coulisse-provider"] == "main"
     assert answer.headers["x-coulisse-attempts"] == "4"
-    assert [call.provider for call in the_turn(user).calls] == ["main", "spare"]
+    assert [call.provider for call in load_turn(user).calls] == ["main", "spare"]
     assert stored(user) == []
     assert charged(user) == (0, 0)
 
 
 @EITHER
-def test_official_client_does_not_retry(suffer, running, broken, user, stream):
+def test_official_client_does_not_retry(call_agent, running, broken, user, stream):
     row = next(row for row in ROWS if row.fault == "500")
-    suffer(row, "openai", "lone", stream=stream)
+    call_agent(row, "openai", "lone", stream=stream)
     before = len(broken.requests)
     request = body(user, agent="lone", stream=stream)
     with (
@@ -634,12 +644,12 @@ def test_reliability_page_lists_every_fault():
     listed = {row[0]: row[1] for row in table_rows("reliability.md", "fault")}
     assert listed.keys() == {row.fault for row in ROWS} | OF_OTHERS
     for row in ROWS:
-        for seen in (row.whole, row.stream):
-            if seen is None:
+        for expected in (row.whole, row.stream):
+            if expected is None:
                 continue
-            where = "error frame" if seen.text is not None else str(seen.status)
+            where = "error frame" if expected.text is not None else str(expected.status)
             assert where in listed[row.fault], row.fault
-            assert f"`{seen.code}`" in listed[row.fault] or seen.code is None
+            assert f"`{expected.code}`" in listed[row.fault] or expected.code is None
 
 
 OF_OTHERS = {

@@ -58,11 +58,11 @@ def serve(running, configure):
 
 
 @pytest.fixture
-def mint(database):
-    def mint(user: str, **fields) -> str:
+def create_token(database):
+    def create_token(user: str, **fields) -> str:
         return api_tokens.create_token("ci", user, by=ADA, **fields)[1]
 
-    return mint
+    return create_token
 
 
 @pytest.fixture(autouse=True)
@@ -188,7 +188,7 @@ def test_every_mcp_tool_is_limited(serve, fake, user):
     async def names(client):
         return [tool.name for tool in (await client.list_tools()).tools]
 
-    listed = mcp_calls.use(url, user, names)
+    listed = mcp_calls.with_client(url, user, names)
     assert {"assistant", *arguments} <= set(listed)
     for name in listed:
         answer = mcp_calls.post(
@@ -235,8 +235,8 @@ def test_remaining_requests_are_in_the_headers(serve, user):
     url = serve(limits="{per: principal, requests_per_hour: 2}")
     answers = [send(url, "GET", "/v1/memories", user) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
-    left = [answer.headers["x-ratelimit-remaining-requests"] for answer in answers]
-    assert left == ["1", "0", "0"]
+    remaining = [answer.headers["x-ratelimit-remaining-requests"] for answer in answers]
+    assert remaining == ["1", "0", "0"]
     assert answers[0].headers["x-ratelimit-limit-requests"] == "2"
     assert int(answers[2].headers["Retry-After"]) > 0
     assert answers[2].json()["error"]["code"] == "rate_limit_exceeded"
@@ -252,9 +252,9 @@ def test_agent_limits_do_not_apply(serve, user):
     assert send(url, "GET", "/v1/memories", user).status_code == 200
 
 
-def test_token_limits_apply(serve, mint, user):
+def test_token_limits_apply(serve, create_token, user):
     url = serve(TOKENS, limits="{per: token, requests_per_hour: 1}")
-    headers = bearer(mint(user))
+    headers = bearer(create_token(user))
     codes = [
         send(url, "GET", "/v1/memories", headers=headers).status_code for _ in range(2)
     ]
@@ -328,10 +328,10 @@ def test_failed_request_releases_its_slot(serve, user):
 # Money.
 
 
-def test_parallel_searches_do_not_overspend(serve, fake, user, mint):
+def test_parallel_searches_do_not_overspend(serve, fake, user, create_token):
     url = serve(TOKENS, EMBEDDED, PRICED)
     limit = 10 * ESTIMATE * DOLLAR
-    headers = bearer(mint(user, budget="total", limit_micro_usd=limit))
+    headers = bearer(create_token(user, budget="total", limit_micro_usd=limit))
     for _ in range(10):
         fake.embed(hang="headers")
     with ThreadPoolExecutor(100) as pool:
@@ -360,10 +360,10 @@ def test_parallel_searches_do_not_overspend(serve, fake, user, mint):
     ],
 )
 def test_embeddings_are_charged_as_the_api_counts_them(
-    serve, fake, user, mint, method, path, content
+    serve, fake, user, create_token, method, path, content
 ):
     url = serve(TOKENS, EMBEDDED, PRICED)
-    headers = bearer(mint(user))
+    headers = bearer(create_token(user))
     more = {} if content is None else {"json": content}
     assert send(url, method, path, headers=headers, **more).status_code in (200, 201)
     (embedded,) = fake.embeddings
@@ -374,9 +374,9 @@ def test_embeddings_are_charged_as_the_api_counts_them(
     )
 
 
-def test_a_changed_memory_is_charged(serve, fake, user, mint):
+def test_a_changed_memory_is_charged(serve, fake, user, create_token):
     url = serve(TOKENS, EMBEDDED, PRICED)
-    headers = bearer(mint(user))
+    headers = bearer(create_token(user))
     saved = send(
         url, "POST", "/v1/memories", headers=headers, json={"content": "Likes tea"}
     ).json()
@@ -393,9 +393,9 @@ def test_a_changed_memory_is_charged(serve, fake, user, mint):
     assert token_meter(user).tokens == sum(sizes)
 
 
-def test_memory_tools_of_mcp_are_charged(serve, fake, user, mint):
+def test_memory_tools_of_mcp_are_charged(serve, fake, user, create_token):
     url = serve(TOKENS, EMBEDDED, PRICED)
-    secret = mint(user, budget="total", limit_micro_usd=100 * DOLLAR)
+    secret = create_token(user, budget="total", limit_micro_usd=100 * DOLLAR)
     answer = mcp_calls.post(
         url, call("search_memory", query=QUERY), None, **bearer(secret)
     )
@@ -413,7 +413,9 @@ def test_memory_tools_of_mcp_are_charged(serve, fake, user, mint):
     assert len(fake.embeddings) == 1
 
 
-def test_estimate_is_charged_when_embedder_reports_no_usage(serve, fake, user, mint):
+def test_estimate_is_charged_when_embedder_reports_no_usage(
+    serve, fake, user, create_token
+):
     url = serve(TOKENS, EMBEDDED, PRICED)
     answer = fake.embed()
     plain = answer._list
@@ -421,13 +423,13 @@ def test_estimate_is_charged_when_embedder_reports_no_usage(serve, fake, user, m
     answer._list = lambda asked: {
         name: value for name, value in plain(asked).items() if name != "usage"
     }
-    assert search(url, headers=bearer(mint(user))).status_code == 200
+    assert search(url, headers=bearer(create_token(user))).status_code == 200
     assert token_meter(user).tokens == ESTIMATE
 
 
-def test_failed_embedding_is_not_charged(serve, fake, user, mint):
+def test_failed_embedding_is_not_charged(serve, fake, user, create_token):
     url = serve(TOKENS, EMBEDDED, PRICED)
-    headers = bearer(mint(user, budget="total", limit_micro_usd=1000 * DOLLAR))
+    headers = bearer(create_token(user, budget="total", limit_micro_usd=1000 * DOLLAR))
     fake.embed(status=400)
     answer = search(url, headers=headers)
     assert (answer.status_code, answer.json()["embedding"]) == (200, "failed")
@@ -435,10 +437,10 @@ def test_failed_embedding_is_not_charged(serve, fake, user, mint):
     assert is_clear(token_meter(user))
 
 
-def test_embedding_of_disconnected_client_is_charged(serve, fake, user, mint):
+def test_embedding_of_disconnected_client_is_charged(serve, fake, user, create_token):
     url = serve(TOKENS, EMBEDDED, PRICED)
     limit = 1000 * DOLLAR
-    headers = bearer(mint(user, budget="total", limit_micro_usd=limit))
+    headers = bearer(create_token(user, budget="total", limit_micro_usd=limit))
     fake.embed(hang="headers")
     with leaving(url, headers):
         fake.wait(lambda: fake.embeddings)
@@ -460,9 +462,9 @@ MEMORY = [
 
 
 @pytest.mark.parametrize("embedder", [OFFLINE, EMBEDDED], ids=["offline", "api"])
-def test_spent_token_stops_memory_requests(serve, fake, user, mint, embedder):
+def test_spent_token_stops_memory_requests(serve, fake, user, create_token, embedder):
     url = serve(TOKENS, embedder, PRICED)
-    headers = bearer(mint(user, budget="total", limit_micro_usd=0))
+    headers = bearer(create_token(user, budget="total", limit_micro_usd=0))
     for method, path, content in MEMORY:
         more = {} if content is None else {"json": content}
         refusal = send(url, method, path, headers=headers, **more)
@@ -474,9 +476,9 @@ def test_spent_token_stops_memory_requests(serve, fake, user, mint, embedder):
     assert fake.embeddings == []
 
 
-def test_revoked_token_is_refused_everywhere(serve, user, mint):
+def test_revoked_token_is_refused_everywhere(serve, user, create_token):
     url = serve(TOKENS, OFFLINE, limits="{per: token, requests_per_hour: 100}")
-    secret = mint(user)
+    secret = create_token(user)
     assert search(url, headers=bearer(secret)).status_code == 200
     (row,) = TokenRow.objects.filter(principal=user)
     api_tokens.revoke(str(row.id), by=ADA)
@@ -491,9 +493,9 @@ def test_revoked_token_is_refused_everywhere(serve, user, mint):
     assert answer.status_code == 401
 
 
-def test_cost_limit_refuses_embedder_without_price(serve, fake, user, mint):
+def test_cost_limit_refuses_embedder_without_price(serve, fake, user, create_token):
     url = serve(TOKENS, EMBEDDED)
-    headers = bearer(mint(user, budget="monthly", limit_micro_usd=100 * DOLLAR))
+    headers = bearer(create_token(user, budget="monthly", limit_micro_usd=100 * DOLLAR))
     refusal = search(url, headers=headers)
     assert refusal.status_code == 403
     assert refusal.json()["error"]["code"] == "price_unknown"
@@ -504,13 +506,13 @@ def test_cost_limit_refuses_embedder_without_price(serve, fake, user, mint):
     assert send(url, "GET", "/v1/memories", headers=headers).status_code == 200
     # Without a limit on money, the cost counts as unknown.
     other = f"{user}-b"
-    assert search(url, headers=bearer(mint(other))).status_code == 200
+    assert search(url, headers=bearer(create_token(other))).status_code == 200
     assert (token_meter(other).micro_usd, token_meter(other).unpriced) == (0, 1)
 
 
-def test_offline_embedder_costs_nothing(serve, user, mint):
+def test_offline_embedder_costs_nothing(serve, user, create_token):
     url = serve(TOKENS, OFFLINE)
-    headers = bearer(mint(user, budget="total", limit_micro_usd=1))
+    headers = bearer(create_token(user, budget="total", limit_micro_usd=1))
     assert search(url, headers=headers).status_code == 200
     until(lambda: is_clear(token_meter(user)))
     assert token_meter(user).micro_usd == 0
@@ -533,9 +535,9 @@ CHAT_PRICED = (
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_recall_of_a_turn_is_charged(serve, fake, user, mint, stream):
+def test_recall_of_a_turn_is_charged(serve, fake, user, create_token, stream):
     url = serve(TOKENS, EMBEDDED, CHAT_PRICED)
-    secret = mint(user, budget="total", limit_micro_usd=1000 * DOLLAR)
+    secret = create_token(user, budget="total", limit_micro_usd=1000 * DOLLAR)
     request = body(user, QUERY, stream=stream)
     assert post(url, request, headers=bearer(secret)).status_code == 200
     assert len(fake.embeddings) == 1
@@ -545,22 +547,24 @@ def test_recall_of_a_turn_is_charged(serve, fake, user, mint, stream):
     assert token_meter(user).micro_usd == len(QUERY) * DOLLAR
 
 
-def test_memory_tools_of_a_turn_are_charged(running, configure, fake, user, mint):
+def test_memory_tools_of_a_turn_are_charged(
+    running, configure, fake, user, create_token
+):
     text = CONFIG.replace(
         "  - name: assistant\n", "  - name: assistant\n    memory_tools: true\n"
     )
     configure(f"{text}\n{TOKENS}{EMBEDDED}{CHAT_PRICED}")
     fake.call_tool("search_memory", {"query": "breakfast"})
-    secret = mint(user)
+    secret = create_token(user)
     assert post(running, body(user, QUERY), headers=bearer(secret)).status_code == 200
     assert len(fake.embeddings) == 2
     expected = (len(QUERY) + len("breakfast")) * DOLLAR
     assert token_meter(user).micro_usd == expected
 
 
-def test_spent_token_refuses_turn_before_embedding(serve, fake, user, mint):
+def test_spent_token_refuses_turn_before_embedding(serve, fake, user, create_token):
     url = serve(TOKENS, EMBEDDED, CHAT_PRICED)
-    secret = mint(user, budget="total", limit_micro_usd=0)
+    secret = create_token(user, budget="total", limit_micro_usd=0)
     answer = post(url, body(user, QUERY), headers=bearer(secret))
     assert answer.status_code == 429
     assert (fake.embeddings, fake.requests) == ([], [])
@@ -569,9 +573,9 @@ def test_spent_token_refuses_turn_before_embedding(serve, fake, user, mint):
     ).exists()
 
 
-def test_recall_of_a_refused_turn_is_charged(serve, fake, user, mint):
+def test_recall_of_a_refused_turn_is_charged(serve, fake, user, create_token):
     url = serve(TOKENS, EMBEDDED, CHAT_PRICED)
-    secret = mint(user, budget="total", limit_micro_usd=1000 * DOLLAR)
+    secret = create_token(user, budget="total", limit_micro_usd=1000 * DOLLAR)
     unknown = {"role": "tool", "tool_call_id": "nobody", "content": "42"}
     messages = [{"role": "user", "content": QUERY}, unknown]
     wrong = body(user, messages=messages)
@@ -586,9 +590,9 @@ def test_recall_of_a_refused_turn_is_charged(serve, fake, user, mint):
     assert is_clear(token_meter(user))
 
 
-def test_recall_of_disconnected_client_is_charged(serve, fake, user, mint):
+def test_recall_of_disconnected_client_is_charged(serve, fake, user, create_token):
     url = serve(TOKENS, EMBEDDED, CHAT_PRICED)
-    secret = mint(user, budget="total", limit_micro_usd=1000 * DOLLAR)
+    secret = create_token(user, budget="total", limit_micro_usd=1000 * DOLLAR)
     fake.embed(hang="headers")
     content = body(user, QUERY)
     with leaving(url, bearer(secret), "/v1/chat/completions", content):
@@ -602,11 +606,11 @@ def test_recall_of_disconnected_client_is_charged(serve, fake, user, mint):
 
 
 def test_tool_result_turn_is_not_refused_by_its_prompt_estimate(
-    serve, fake, user, mint
+    serve, fake, user, create_token
 ):
     """The results' calls are in the history, which is not loaded yet."""
     url = serve(TOKENS, EMBEDDED, CHAT_PRICED)
-    headers = bearer(mint(user, budget="total", limit_micro_usd=1000 * DOLLAR))
+    headers = bearer(create_token(user, budget="total", limit_micro_usd=1000 * DOLLAR))
     fake.call_tool("look")
     tools = [{"type": "function", "function": {"name": "look"}}]
     started = post(url, body(user, "hi", tools=tools), headers=headers).json()

@@ -297,8 +297,8 @@ def test_parallel_turns_with_big_tools_pass_no_limit(running, configure, fake, u
 
 def test_reasoning_in_history_is_counted():
     plain = Message("assistant", "Hi")
-    thought = Message("assistant", "Hi", reasoning=(Reasoning("x" * 400),))
-    more = token_estimates.estimate_message(thought) - token_estimates.estimate_message(
+    message = Message("assistant", "Hi", reasoning=(Reasoning("x" * 400),))
+    more = token_estimates.estimate_message(message) - token_estimates.estimate_message(
         plain
     )
     assert more == 100

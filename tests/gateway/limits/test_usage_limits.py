@@ -158,14 +158,14 @@ def test_remaining_limits_are_in_the_headers(server, fake, user):
     fake.reply("Hi", usage=Usage(100, 20))
     request = body(user, max_tokens=50, metadata={"tokens_per_day": "1000"})
     answer = post(server, request)
-    left = int(answer.headers["x-ratelimit-remaining-tokens"])
+    remaining = int(answer.headers["x-ratelimit-remaining-tokens"])
     # The prompt and 50 tokens of reply are reserved until the turn ends.
     assert answer.headers["x-ratelimit-limit-tokens"] == "1000"
-    assert 900 < left < 950
+    assert 900 < remaining < 950
     assert answer.headers["x-ratelimit-reset-tokens"].endswith("s")
     assert "x-ratelimit-limit-requests" not in answer.headers
-    left = int(post(server, request).headers["x-ratelimit-remaining-tokens"])
-    assert 780 < left < 830
+    remaining = int(post(server, request).headers["x-ratelimit-remaining-tokens"])
+    assert 780 < remaining < 830
 
 
 # The YAML's.
@@ -174,10 +174,10 @@ def test_remaining_limits_are_in_the_headers(server, fake, user):
 def test_requests_are_counted_per_user(limited, user):
     url = limited("per: principal, requests_per_hour: 2")
     first, second, third = (post(url, body(user)) for _ in range(3))
-    left = "x-ratelimit-remaining-requests"
-    assert [first.headers[left], second.headers[left]] == ["1", "0"]
+    header = "x-ratelimit-remaining-requests"
+    assert [first.headers[header], second.headers[header]] == ["1", "0"]
     assert third.status_code == 429
-    assert third.headers[left] == "0"
+    assert third.headers[header] == "0"
     assert third.headers["x-ratelimit-limit-requests"] == "2"
     assert "hourly request limit of this user exceeded: used 2/2" in third.text
     assert post(url, body(f"{user}-b")).status_code == 200

@@ -18,7 +18,7 @@ from testing.wires import ScriptedAnswer
 from tests.conftest import CONFIG, serve
 from tests.gateway import calls, mcp_calls
 from tests.gateway.calls import prompt, stored, threads, until
-from tests.gateway.mcp_calls import BOTH, call, connected, post, rpc, text, use
+from tests.gateway.mcp_calls import BOTH, call, connected, post, rpc, text, with_client
 
 pytestmark = pytest.mark.database
 
@@ -46,7 +46,7 @@ def server(running, configure) -> str:
 
 def tools(server, user=None, mode="auto"):
     """Return the tools for a client, by name."""
-    listed = use(server, user, lambda client: client.list_tools(), mode=mode)
+    listed = with_client(server, user, lambda client: client.list_tools(), mode=mode)
     return {tool.name: tool for tool in listed.tools}
 
 
@@ -70,7 +70,7 @@ def test_initialize_returns_name_and_instructions(server, mode):
     async def look(client):
         return client.server_info, client.instructions
 
-    info, instructions = use(server, None, look, mode=mode)
+    info, instructions = with_client(server, None, look, mode=mode)
     assert (info.name, info.title) == ("coulisse", "Coulisse")
     assert "thread" in instructions
 
@@ -181,7 +181,9 @@ def test_threads_are_isolated_between_users(server, fake, user):
     ],
 )
 def test_wrong_arguments_are_reported_to_the_model(server, fake, user, arguments):
-    result = use(server, user, lambda client: client.call_tool("assistant", arguments))
+    result = with_client(
+        server, user, lambda client: client.call_tool("assistant", arguments)
+    )
     assert result.is_error
     assert {*arguments, "message"} & set(text(result).replace(":", "'").split("'"))
     assert not fake.requests
@@ -237,16 +239,16 @@ def test_call_without_user_uses_the_configured_user(running, configure, fake, se
 
 
 def test_query_names_the_user(server, user):
-    def say(client):
+    def call_assistant(client):
         return client.call_tool("assistant", {"message": "hi"})
 
-    use(server, None, say, query=f"?safety_identifier={quote(user)}")
+    with_client(server, None, call_assistant, query=f"?safety_identifier={quote(user)}")
     assert stored(user)[0] == ("user", "hi", "")
 
 
 def test_header_and_query_conflict_is_refused(server, fake, user):
     with pytest.raises(MCPError) as caught:
-        use(
+        with_client(
             server,
             user,
             lambda client: client.call_tool("assistant", {"message": "hi"}),
@@ -261,11 +263,13 @@ def test_header_and_query_conflict_is_refused(server, fake, user):
 
 def remember(server, user, content, **more):
     arguments = {"content": content, **more}
-    return use(server, user, lambda client: client.call_tool("save_memory", arguments))
+    return with_client(
+        server, user, lambda client: client.call_tool("save_memory", arguments)
+    )
 
 
 def recall(server, user, query):
-    return use(
+    return with_client(
         server, user, lambda client: client.call_tool("search_memory", {"query": query})
     )
 
@@ -337,7 +341,7 @@ def test_progress_is_reported_during_a_call(server, fake, user, mode, monkeypatc
         requested = {"message": "hi"}
         return client.call_tool("assistant", requested, progress_callback=beat)
 
-    result = use(server, user, wait, mode=mode)
+    result = with_client(server, user, wait, mode=mode)
     assert text(result) == "At last."
     assert heard[0][1] == "assistant is working"
     times = [progress for progress, _ in heard]
@@ -361,7 +365,7 @@ def test_progress_names_the_called_subagent(running, configure, fake, user, mode
         requested = {"message": "hi"}
         return client.call_tool("assistant", requested, progress_callback=hear)
 
-    assert not use(running, user, wait, mode=mode).is_error
+    assert not with_client(running, user, wait, mode=mode).is_error
     assert heard == ["assistant calls claude"]
 
 
@@ -394,7 +398,7 @@ def test_cancelled_call_stops_the_provider(server, fake, user, mode, settled):
         await asyncio.to_thread(settled)
         await client.list_tools()  # An answer too late must find the client there.
 
-    use(server, user, give_up, mode=mode)
+    with_client(server, user, give_up, mode=mode)
     assert stored(user) == [("user", "hi", "")]
     settled()
 
@@ -448,7 +452,7 @@ def test_another_clients_request_cannot_be_cancelled(server, fake, user):
         fake.release()
         return await task
 
-    assert text(use(server, user, meddle, mode="legacy")) == "done"
+    assert text(with_client(server, user, meddle, mode="legacy")) == "done"
 
 
 async def test_reused_request_id_can_be_cancelled():

@@ -16,7 +16,7 @@ from mcp_bridge.models import McpClient, McpToken
 from tests.gateway.calls import error
 from tests.gateway.memory_client import MemoryClient, ok
 from tests.mcp_bridge.oauth.scripted_oauth_server import ISSUER, ScriptedOAuthServer
-from tests.mcp_bridge.oauth_server import Place, serve_protected
+from tests.mcp_bridge.oauth_server import ProtectedServer, serve_protected
 from turns.tools.mcp_sessions import TOKEN_MANAGER
 
 pytestmark = pytest.mark.database
@@ -34,7 +34,7 @@ mcp:
 
 
 @pytest.fixture(scope="module")
-def protected() -> Iterator[Place]:
+def protected() -> Iterator[ProtectedServer]:
     with serve_protected() as place:
         yield place
 
@@ -46,20 +46,20 @@ def scripted() -> Iterator[ScriptedOAuthServer]:
 
 
 @pytest.fixture
-def put(running, configure):
+def configure_notes(running, configure):
     """Configure the server with the MCP server `notes` at this address."""
 
-    def put(url: str, *, secret: str = SECRET) -> None:
+    def configure_notes(url: str, *, secret: str = SECRET) -> None:
         text = CONFIG.replace("NOTES", url).replace("BASE", running)
         configure(text.replace("SECRET", secret))
 
     McpClient.objects.all().delete()
-    return put
+    return configure_notes
 
 
 @pytest.fixture
-def server(running, put, protected) -> str:
-    put(protected.url)
+def server(running, configure_notes, protected) -> str:
+    configure_notes(protected.url)
     return running
 
 
@@ -95,7 +95,7 @@ def leave(browser: httpx2.Client, user: str) -> str:
     return answer.headers["location"]
 
 
-def connect(browser: httpx2.Client, protected: Place, user: str) -> str:
+def connect(browser: httpx2.Client, protected: ProtectedServer, user: str) -> str:
     """Complete a sign-in; return the final page."""
     return page(browser.get(protected.consent(leave(browser, user))), 200)
 
@@ -120,7 +120,7 @@ STATIC = """{mode: static, authorization_url: ORIGIN/authorize, token_url: ORIGI
 
 
 @pytest.fixture
-def static(running, put, configure, protected) -> str:
+def static(running, configure_notes, configure, protected) -> str:
     """A configuration with a client that was registered manually."""
     back = f"{running}/mcp/notes/oauth/callback"
     protected.provider.clients["mine"] = OAuthClientInformationFull(
@@ -171,9 +171,9 @@ def test_redirect_to_provider_is_not_cached_or_leaked(server, browser, user):
 
 
 def test_https_cookie_is_secure_and_scoped_to_callback(
-    running, browser, put, protected, user
+    running, browser, configure_notes, protected, user
 ):
-    put(protected.url)
+    configure_notes(protected.url)
     path = link(user).removeprefix(running)
     text = live.current()
     values = {**text.values, "public_base_url": "https://me.example/base"}
@@ -313,8 +313,8 @@ def test_invalid_authorization_code_is_reported(server, browser, user):
     assert "authorization code does not exist" in result
 
 
-def test_unreachable_provider_is_502(server, browser, put, user):
-    put("http://127.0.0.1:9/mcp")
+def test_unreachable_provider_is_502(server, browser, configure_notes, user):
+    configure_notes("http://127.0.0.1:9/mcp")
     address = link(user)
     result = page(browser.get(address), 502)
     assert "cannot be reached" in result
@@ -323,8 +323,8 @@ def test_unreachable_provider_is_502(server, browser, put, user):
     page(browser.get(address), 502)  # It is not used up.
 
 
-def test_slow_provider_is_504(put, browser, scripted, user, monkeypatch):
-    put(scripted.url)
+def test_slow_provider_is_504(configure_notes, browser, scripted, user, monkeypatch):
+    configure_notes(scripted.url)
     scripted.hang(ISSUER)
     monkeypatch.setattr(
         "gateway.mcp_oauth.sign_in_views.SIGN_IN_FLOW._clients._http._seconds", 0.05
@@ -332,8 +332,10 @@ def test_slow_provider_is_504(put, browser, scripted, user, monkeypatch):
     assert "did not respond in time" in page(browser.get(link(user)), 504)
 
 
-def test_token_timeout_asks_for_a_new_link(put, browser, scripted, user, monkeypatch):
-    put(scripted.url)
+def test_token_timeout_asks_for_a_new_link(
+    configure_notes, browser, scripted, user, monkeypatch
+):
+    configure_notes(scripted.url)
     state = parse_qs(urlsplit(leave(browser, user)).query)["state"][0]
     scripted.hang("/token")
     monkeypatch.setattr(
@@ -345,8 +347,8 @@ def test_token_timeout_asks_for_a_new_link(put, browser, scripted, user, monkeyp
     assert "ask for a new link" in result
 
 
-def test_malformed_token_response_is_502(put, browser, scripted, user):
-    put(scripted.url)
+def test_malformed_token_response_is_502(configure_notes, browser, scripted, user):
+    configure_notes(scripted.url)
     scripted.answer("/token", b"not JSON")
     result = page(back_with(browser, user, code="x"), 502)
     assert "sent an invalid response" in result
@@ -366,14 +368,14 @@ def test_secrets_are_not_logged(server, browser, protected, user, caplog):
     back = protected.consent(browser.get(address).headers["location"])
     page(browser.get(back), 200)
     page(browser.get(back), 400)
-    ours = [
+    secrets = [
         f"{each.name}: {each.getMessage()}"
         for each in caplog.records
         # Neither the browser's secrets nor the provider's.
         if not each.name.startswith(("httpx", "httpcore"))
         and "/authorize" not in each.getMessage()
     ]
-    result = "\n".join(ours)
+    result = "\n".join(secrets)
     for url in (address, back):
         for (value,) in parse_qs(urlsplit(url).query).values():
             assert value not in result
@@ -418,8 +420,10 @@ def test_backend_link_requires_the_secret(server, browser, user, header):
 
 
 @pytest.mark.parametrize("secret", ["", '"  "'])
-def test_backend_link_without_configured_secret_is_503(put, browser, user, secret):
-    put("http://127.0.0.1:9/mcp", secret=secret)
+def test_backend_link_without_configured_secret_is_503(
+    configure_notes, browser, user, secret
+):
+    configure_notes("http://127.0.0.1:9/mcp", secret=secret)
     refusal = error(ask_for(browser, user), 503)
     assert refusal["code"] == "mcp_consumer_secret_unset"
 
@@ -467,8 +471,8 @@ def test_backend_link_refuses_unknown_parameters(server, browser, user):
     assert error(answer, 400)["code"] == "unknown_parameter"
 
 
-def test_backend_link_with_provider_down_is_502(put, browser, user):
-    put("http://127.0.0.1:9/mcp")
+def test_backend_link_with_provider_down_is_502(configure_notes, browser, user):
+    configure_notes("http://127.0.0.1:9/mcp")
     assert error(ask_for(browser, user), 502)["code"] == "sign_in_provider_down"
 
 
@@ -482,8 +486,8 @@ def test_backend_link_refuses_get(server, browser):
 def test_user_lists_and_ends_connections(
     server, browser, protected, memory_client: MemoryClient, other_client: MemoryClient
 ):
-    def states(of: MemoryClient) -> dict[str, bool | None]:
-        listed = of.get("/v1/mcp")
+    def states(memory_client: MemoryClient) -> dict[str, bool | None]:
+        listed = memory_client.get("/v1/mcp")
         assert listed["object"] == "list"
         return {each["id"]: each["connected"] for each in listed["data"]}
 
@@ -509,7 +513,7 @@ def test_user_lists_and_ends_connections(
 def test_unauditable_connection_change_is_refused(
     server, browser, protected, memory_client: MemoryClient, monkeypatch
 ):
-    def write(deed):
+    def write(event):
         raise DatabaseDown
 
     with monkeypatch.context() as patch:

@@ -23,7 +23,7 @@ PAGE = "memories-api.md"
 TEXT = Path(BASE / "docs" / PAGE).read_text()
 
 
-def names(model: type) -> set[str]:
+def field_names(model: type) -> set[str]:
     fields = model.model_fields.items()
     return {field.alias or name for name, field in fields}
 
@@ -37,7 +37,7 @@ def names(model: type) -> set[str]:
     ],
 )
 def test_model_fields_are_documented_with_defaults(heading, model):
-    assert names_in_table(PAGE, heading) == names(model)
+    assert names_in_table(PAGE, heading) == field_names(model)
     for first, default, *_ in table_rows(PAGE, heading):
         for name in CODE.findall(first):
             field = model.model_fields["in_" if name == "in" else name]
@@ -55,14 +55,14 @@ def default_of(field: FieldInfo) -> str:
 
 def test_change_fields_are_documented():
     more = names_in_table(PAGE, "field of a change")
-    assert more == names(MemoryChanges) - names(NewMemory)
-    assert names(NewMemory) <= names(MemoryChanges)
+    assert more == field_names(MemoryChanges) - field_names(NewMemory)
+    assert field_names(NewMemory) <= field_names(MemoryChanges)
 
 
 def test_documented_example_is_a_valid_memory():
     example = orjson.loads(re.search(r"```json\n(\{\n  \"id\".*?)```", TEXT, re.S)[1])
     assert MemoryObject.model_validate(example)
-    assert example.keys() == names(MemoryObject)
+    assert example.keys() == field_names(MemoryObject)
 
 
 @pytest.mark.database

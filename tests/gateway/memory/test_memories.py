@@ -98,8 +98,8 @@ def test_memory_changed_to_an_instruction_is_held(memory_client):
 
 def test_ttl_sets_the_expiry(memory_client):
     saved = memory_client.save("Is on holiday", ttl_seconds=60)
-    left = datetime.fromisoformat(saved["expires_at"]) - datetime.now(UTC)
-    assert timedelta(seconds=50) < left <= timedelta(seconds=60)
+    remaining = datetime.fromisoformat(saved["expires_at"]) - datetime.now(UTC)
+    assert timedelta(seconds=50) < remaining <= timedelta(seconds=60)
 
 
 def test_body_may_name_its_user(http, memory_client):

@@ -117,8 +117,8 @@ def test_history_reports_author_time_and_reason(memory_client):
 def test_history_uses_public_memory_ids(memory_client):
     owner = identity.derive_user_id(memory_client.user)
     old = memory_client.save("Lives in Lisbon")
-    known = fact_store.page_facts(owner)[0][0]
-    draft = FactDraft("Lives in Berlin", source="user", supersedes=known.id)
+    fact = fact_store.page_facts(owner)[0][0]
+    draft = FactDraft("Lives in Berlin", source="user", supersedes=fact.id)
     (new,) = fact_store.save_drafts(owner, [draft], [None], by="user")
     step = memory_client.get(f"{address(old)}/history")["data"][-1]
     assert step["after"]["superseded_by"] == f"mem_{new.fact_id.hex}"
@@ -159,10 +159,10 @@ def test_memory_of_another_user_is_answered_as_unknown(memory_client, other_clie
 
 
 def test_two_users_may_save_equal_memories(memory_client, other_client):
-    mine = memory_client.save("Plays the cello", key="music")
-    theirs = other_client.save("Plays the viola", key="music")
-    assert mine["id"] != theirs["id"]
-    assert (mine["outcome"], theirs["outcome"]) == ("created", "created")
+    own = memory_client.save("Plays the cello", key="music")
+    foreign = other_client.save("Plays the viola", key="music")
+    assert own["id"] != foreign["id"]
+    assert (own["outcome"], foreign["outcome"]) == ("created", "created")
     assert memory_client.contents() == ["Plays the cello"]
 
 

@@ -51,7 +51,7 @@ def know(user: str, *contents: str, **fields) -> list[uuid.UUID]:
     return [each.fact_id for each in saved]
 
 
-def told(request) -> str:
+def memory_block(request) -> str:
     """Return the memory block of the prompt, or ""."""
     blocks = [text for role, text in prompt(request) if text.startswith("Known about")]
     assert len(blocks) <= 1
@@ -61,7 +61,7 @@ def told(request) -> str:
 def test_relevant_fact_is_recalled(client, fake, user):
     know(user, "The user lives in Lisbon", "The user owns a green bicycle")
     ask(client, user, "Is Lisbon far from here?")
-    assert "- [general] lives in Lisbon" in told(fake.requests[-1])
+    assert "- [general] lives in Lisbon" in memory_block(fake.requests[-1])
 
 
 def test_memory_prompt_follows_preamble_and_precedes_conversation(client, fake, user):
@@ -70,14 +70,14 @@ def test_memory_prompt_follows_preamble_and_precedes_conversation(client, fake, 
     ask(client, user, "Lisbon?")
     roles = [role for role, _ in prompt(fake.requests[-1])]
     assert roles == ["system", "system", "user", "assistant", "user"]
-    assert told(fake.requests[-1])
+    assert memory_block(fake.requests[-1])
     assert prompt(fake.requests[-1])[0][1] == "You are a test assistant."
 
 
 def test_facts_of_another_user_are_not_recalled(client, fake, user):
     know("stranger-" + user, "The user lives in Lisbon")
     ask(client, user, "Lisbon?")
-    assert told(fake.requests[-1]) == ""
+    assert memory_block(fake.requests[-1]) == ""
 
 
 def test_record_lists_recalled_facts(client, fake, user):
@@ -97,14 +97,14 @@ def test_record_lists_recalled_facts(client, fake, user):
 def test_pinned_facts_are_always_recalled(client, fake, user):
     know(user, "The user is allergic to nuts", is_pinned=True)
     ask(client, user, "What time is it?")
-    assert "allergic to nuts" in told(fake.requests[-1])
+    assert "allergic to nuts" in memory_block(fake.requests[-1])
 
 
 @pytest.mark.parametrize("metadata", [{"memory": "off"}, {"memory": "incognito"}])
 def test_request_can_disable_memory(client, fake, user, metadata):
     know(user, "The user lives in Lisbon", is_pinned=True)
     ask(client, user, "Lisbon?", metadata=metadata)
-    assert told(fake.requests[-1]) == ""
+    assert memory_block(fake.requests[-1]) == ""
     assert "tools" not in fake.bodies[-1]
     assert not ExtractionJob.objects.filter(
         user_id=identity.derive_user_id(user)
@@ -115,7 +115,7 @@ def test_request_can_disable_memory(client, fake, user, metadata):
 def test_agent_can_disable_memory(client, fake, user):
     know(user, "The user lives in Lisbon", is_pinned=True)
     ask(client, user, "Lisbon?", agent="amnesiac")
-    assert told(fake.requests[-1]) == ""
+    assert memory_block(fake.requests[-1]) == ""
     assert not ExtractionJob.objects.filter(
         user_id=identity.derive_user_id(user)
     ).exists()
@@ -136,7 +136,7 @@ def test_dates_use_the_users_time_zone(client, fake, user):
     march = datetime(2026, 2, 28, 15, tzinfo=UTC)
     know(user, "The user works at Orion", is_pinned=True, valid_from=march)
     ask(client, user, "hello", metadata={"timezone": "Asia/Tokyo"})
-    assert "works at Orion (since 2026-03-01)" in told(fake.requests[-1])
+    assert "works at Orion (since 2026-03-01)" in memory_block(fake.requests[-1])
 
 
 def test_unknown_time_zone_is_refused(server, fake, user):
@@ -148,7 +148,7 @@ def test_unknown_time_zone_is_refused(server, fake, user):
 def test_client_history_requests_get_facts(client, fake, user):
     know(user, "The user lives in Lisbon", is_pinned=True)
     ask(client, user, "Lisbon?", metadata={"history": "client"})
-    assert "lives in Lisbon" in told(fake.requests[-1])
+    assert "lives in Lisbon" in memory_block(fake.requests[-1])
 
 
 def test_summary_replaces_the_messages_it_covers(client, fake, user):
@@ -207,7 +207,7 @@ def test_embedder_outage_does_not_fail_the_reply(
     configure(REMEMBERING.replace("{provider: hash}", str(down)))
     fake.default_embedding.status = 500
     ask(client, user, "Lisbon?")
-    assert "lives in Lisbon" in told(fake.requests[-1])
+    assert "lives in Lisbon" in memory_block(fake.requests[-1])
 
 
 def test_memory_changed_during_embedder_outage_is_embedded_later(
@@ -234,8 +234,8 @@ def test_agent_searches_and_saves_memory(client, fake, user):
     results = [m["content"] for m in fake.bodies[-1]["messages"] if m["role"] == "tool"]
     assert "lives in Lisbon" in results[0]
     assert '"outcome":"created"' in results[1]
-    known, _ = fact_store.page_facts(identity.derive_user_id(user))
-    assert {(f.content, f.source) for f in known} == {
+    facts, _ = fact_store.page_facts(identity.derive_user_id(user))
+    assert {(f.content, f.source) for f in facts} == {
         ("The user lives in Lisbon", "user"),
         ("The user likes fado", "agent"),
     }
@@ -250,8 +250,8 @@ def test_agent_updates_and_forgets_memory(client, fake, user):
     fake.call_tool("update_memory", {"id": city, "content": "The user lives in Faro"})
     fake.call_tool("forget_memory", {"id": pet})
     ask(client, user, "hello")
-    known, _ = fact_store.page_facts(identity.derive_user_id(user))
-    assert [fact.content for fact in known] == ["The user lives in Faro"]
+    facts, _ = fact_store.page_facts(identity.derive_user_id(user))
+    assert [fact.content for fact in facts] == ["The user lives in Faro"]
 
 
 @pytest.mark.parametrize(
@@ -277,15 +277,15 @@ def test_invalid_tool_call_is_answered_to_the_model(
 
 
 def test_agent_cannot_change_another_users_facts(client, fake, user):
-    (theirs,) = know("stranger-" + user, "The user lives in Lisbon")
-    fake.call_tool("forget_memory", {"id": f"mem_{theirs.hex}"})
+    (foreign,) = know("stranger-" + user, "The user lives in Lisbon")
+    fake.call_tool("forget_memory", {"id": f"mem_{foreign.hex}"})
     fake.call_tool("search_memory", {"query": "Lisbon"})
     ask(client, user, "hello")
     results = [m["content"] for m in fake.bodies[-1]["messages"] if m["role"] == "tool"]
     assert "no such fact" in results[0]
     assert "Lisbon" not in results[1]
     assert (
-        fact_store.get_fact(identity.derive_user_id("stranger-" + user), theirs).status
+        fact_store.get_fact(identity.derive_user_id("stranger-" + user), foreign).status
         == "active"
     )
 

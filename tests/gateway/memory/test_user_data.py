@@ -176,8 +176,8 @@ def test_confirmation_of_another_user_is_refused(memory_client, other_client):
     memory_client.save("Plays the cello")
     other_client.save("Plays the viola")
     ok(memory_client.send("DELETE", ME), 202)
-    theirs = ok(other_client.send("DELETE", ME), 202)["confirmation"]
-    memory_client.refused("DELETE", ME, confirmation=theirs)
+    foreign = ok(other_client.send("DELETE", ME), 202)["confirmation"]
+    memory_client.refused("DELETE", ME, confirmation=foreign)
     assert memory_client.contents() == ["Plays the cello"]
     assert other_client.contents() == ["Plays the viola"]
 

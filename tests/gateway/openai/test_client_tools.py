@@ -112,7 +112,7 @@ def sent_back(message):
     return message.model_dump(exclude_unset=True, exclude={"parsed"})
 
 
-def names(request) -> list[str]:
+def tool_names(request) -> list[str]:
     """Return the tools in a provider request, on either wire."""
     tools = request.body.get("tools", [])
     return [tool.get("function", tool)["name"] for tool in tools]
@@ -283,7 +283,7 @@ ADD = {
 }
 
 
-def of_langchain(user, *messages, **more):
+def langchain_body(user, *messages, **more):
     return {
         "model": "helper",
         "stream": False,
@@ -301,13 +301,13 @@ def of_langchain(user, *messages, **more):
 def test_langchain_manual_tool_loop_works(client, fake, user):
     fake.reply(tool_calls=[PACKING, ("add", '{"a":3,"b":4}')])
     fake.reply("7")
-    first = client.chat.completions.create(**of_langchain(user)).choices[0].message
+    first = client.chat.completions.create(**langchain_body(user)).choices[0].message
     (call,) = first.tool_calls
     function = {"name": "add", "arguments": '{"a": 3, "b": 4}'}
     back = {"type": "function", "id": call.id, "function": function}
     called = {"content": None, "role": "assistant", "tool_calls": [back]}
     answered = {"content": "7", "role": "tool", "tool_call_id": call.id}
-    request = of_langchain(user, called, answered)
+    request = langchain_body(user, called, answered)
     last = client.chat.completions.create(**request).choices[0]
     assert (last.message.content, last.finish_reason) == ("7", "stop")
     assert exchanges(fake.requests[1]) == [
@@ -328,7 +328,7 @@ def test_langchain_manual_tool_loop_works(client, fake, user):
 )
 def test_langchain_bound_tools_are_accepted(server, client, fake, user, more):
     fake.call_tool("add", {"a": 3, "b": 4})
-    request = of_langchain(user, **more)
+    request = langchain_body(user, **more)
     if request["stream"]:
         *read, usage, _ = frames(server, request)
         assert usage["choices"] == []
@@ -364,7 +364,7 @@ def test_tool_choice_applies_to_client_tools(
 ):
     more = {} if choice is None else {"tool_choice": choice}
     turn(client, user, [user_message("hi")], agent="helper", stream=stream, **more)
-    assert sorted(names(fake.requests[0])) == sorted(offered)
+    assert sorted(tool_names(fake.requests[0])) == sorted(offered)
     assert fake.bodies[0].get("tool_choice") == passed
 
 
@@ -497,7 +497,7 @@ def test_subagent_call_may_accompany_client_call(client, fake, user, stream):
     message, _ = turn(client, user, [result(call)], agent="boss", stream=stream)
     assert message.content == "Two."
     # The subagent does not get the client's tools.
-    assert names(fake.requests[1]) == []
+    assert tool_names(fake.requests[1]) == []
     assert [result for _, result in exchanges(fake.requests[2])] == [
         "plain",
         "weather",

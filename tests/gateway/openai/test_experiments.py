@@ -22,7 +22,7 @@ from testing.wires import ScriptedAnswer
 from tests.access.actors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask, error
-from tests.gateway.mcp_calls import use
+from tests.gateway.mcp_calls import with_client
 from tests.judges.sample_judges import JUDGES
 
 pytestmark = pytest.mark.database
@@ -191,13 +191,15 @@ def test_a_subagent_may_be_an_experiment(stage, fake):
 
 def test_mcp_clients_may_call_an_experiment(stage, configure, running, fake, user):
     configure(STAGE + "\nmcp_server: {agents: [helper], memory_tools: false}\n")
-    listed = use(running, user, lambda client: client.list_tools()).tools
+    listed = with_client(running, user, lambda client: client.list_tools()).tools
     assert [(tool.name, tool.description) for tool in listed] == [
         ("helper", "Helps with anything.")
     ]
     fake.reply("Yes.")
     requested = {"message": "Well?"}
-    answer = use(running, user, lambda client: client.call_tool("helper", requested))
+    answer = with_client(
+        running, user, lambda client: client.call_tool("helper", requested)
+    )
     result = answer.structured_content
     assert (result["reply"], result["agent"]) == ("Yes.", "helper")
     assert turn_of(user).agent == variant_of(user)

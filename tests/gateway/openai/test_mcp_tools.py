@@ -143,17 +143,17 @@ def server(running, configure, workshop, private):
     return running
 
 
-def names(fake, number: int = -1) -> list[str]:
+def tool_names(fake, number: int = -1) -> list[str]:
     """Return the tools in the model's request."""
     return [tool["function"]["name"] for tool in fake.bodies[number]["tools"]]
 
 
-def told(fake, number: int = -1) -> str:
+def last_message(fake, number: int = -1) -> str:
     """Return the last message in the model's request."""
     return str(fake.bodies[number]["messages"][-1])
 
 
-def the_record(user: str):
+def load_record(user: str):
     turns = Turn.objects.filter(user_id=identity.derive_user_id(user))
     until(lambda: turns.count() == 1)
     return turn_store.load_record(turns.get().pk)
@@ -165,9 +165,9 @@ def test_agent_uses_mcp_tools(server, client, fake, user, stream):
     fake.reply("Five.")
     message = frames(server, body(user, "2 + 3?", agent="helper"))
     assert text_of(message) == "Five."
-    assert set(names(fake, 0)) == {"add", "draw", "fail", "wait"}
-    assert "5" in told(fake)
-    _, call, _ = the_record(user).calls
+    assert set(tool_names(fake, 0)) == {"add", "draw", "fail", "wait"}
+    assert "5" in last_message(fake)
+    _, call, _ = load_record(user).calls
     assert (call.name, call.kind, call.target, call.result) == (
         "add",
         "mcp",
@@ -180,31 +180,31 @@ def test_agent_sees_only_allowed_tools(server, client, fake, user):
     fake.call_tool("fail", {})
     fake.reply("I may not.")
     ask(client, user, agent="careful")
-    assert names(fake) == ["add"]
-    assert "there is no tool called 'fail'; available tools: add" in told(fake)
+    assert tool_names(fake) == ["add"]
+    assert "there is no tool called 'fail'; available tools: add" in last_message(fake)
 
 
 def test_failed_tool_is_answered_to_the_model(server, client, fake, user):
     fake.call_tool("fail", {})
     fake.reply("It is broken.")
     assert ask(client, user, agent="helper").choices[0].message.content
-    assert "the saw is broken" in told(fake)
-    assert "the saw is broken" in the_record(user).calls[1].error
+    assert "the saw is broken" in last_message(fake)
+    assert "the saw is broken" in load_record(user).calls[1].error
 
 
 def test_wrong_argument_types_are_answered_to_the_model(server, client, fake, user):
     fake.call_tool("add", {"a": "two", "b": []})
     fake.reply("I see.")
     ask(client, user, agent="helper")
-    assert "Error" in told(fake)
-    assert "valid integer" in told(fake)
+    assert "Error" in last_message(fake)
+    assert "valid integer" in last_message(fake)
 
 
 def test_tool_image_reaches_the_model(server, client, fake, user):
     fake.call_tool("draw", {})
     fake.reply("A dot.")
     ask(client, user, agent="helper")
-    assert PIXEL in told(fake)
+    assert PIXEL in last_message(fake)
 
 
 def test_tool_image_survives_a_client_tool_call(server, client, fake, user):
@@ -222,7 +222,7 @@ def test_tool_image_survives_a_client_tool_call(server, client, fake, user):
         "tool",
         "user",
     ]
-    assert PIXEL in told(fake)
+    assert PIXEL in last_message(fake)
 
 
 def test_unreachable_server_disables_only_its_own_tools(server, client, fake, user):
@@ -230,8 +230,8 @@ def test_unreachable_server_disables_only_its_own_tools(server, client, fake, us
     fake.reply("It is gone.")
     reply = ask(client, user, agent="unlucky")
     assert reply.choices[0].message.content == "It is gone."
-    assert {"gone_unreachable", "add"} <= set(names(fake))
-    assert "not available now" in told(fake)
+    assert {"gone_unreachable", "add"} <= set(tool_names(fake))
+    assert "not available now" in last_message(fake)
 
 
 def test_client_disconnect_cancels_the_tool_call(server, fake, user, workshop):
@@ -241,7 +241,7 @@ def test_client_disconnect_cancels_the_tool_call(server, fake, user, workshop):
         caller.read_until("Wait.")
         until(lambda: user in workshop.begun)
     until(lambda: user in workshop.cancelled)
-    call = the_record(user).calls[1]
+    call = load_record(user).calls[1]
     assert (call.result, call.error, call.seconds) == (None, None, None)
 
 
@@ -260,8 +260,8 @@ def test_two_users_sign_in_separately(server, client, fake, user, private):
         fake.call_tool("connect_private", {})
         fake.reply("Please open the link.")
         ask(client, name, "Who am I?", agent="secretary")
-        assert names(fake) == ["connect_private"]
-        (link,) = LINK.findall(told(fake))
+        assert tool_names(fake) == ["connect_private"]
+        (link,) = LINK.findall(last_message(fake))
         page = connect(server, private, link, who)
         assert page.status_code == 200
         assert "text/html" in page.headers["content-type"]
@@ -269,8 +269,8 @@ def test_two_users_sign_in_separately(server, client, fake, user, private):
         fake.call_tool("whoami", {})
         fake.reply("I know.")
         ask(client, name, "And now?", agent="secretary")
-        assert names(fake) == ["whoami"]
-        assert who in told(fake)
+        assert tool_names(fake) == ["whoami"]
+        assert who in last_message(fake)
 
 
 def test_subagent_uses_the_users_sign_in(server, client, fake, user, private):
@@ -279,11 +279,11 @@ def test_subagent_uses_the_users_sign_in(server, client, fake, user, private):
     fake.reply("A link.")
     fake.reply("Open it.")
     ask(client, user, agent="boss")
-    (link,) = LINK.findall(told(fake, 2))
+    (link,) = LINK.findall(last_message(fake, 2))
     connect(server, private, link, "eve")
     fake.call_tool("secretary", {"message": "Who?"})
     fake.call_tool("whoami", {})
     fake.reply("Eve.")
     fake.reply("Eve, says the secretary.")
     ask(client, user, agent="boss")
-    assert "eve" in told(fake, 6)
+    assert "eve" in last_message(fake, 6)

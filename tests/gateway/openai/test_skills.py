@@ -136,8 +136,8 @@ def test_skill_edit_applies_to_the_next_request(
     (folder / "gone").mkdir()
     (folder / "gone/SKILL.md").write_text("Back.")
 
-    def seen():
+    def offered_tools():
         ask(client, user, agent="recruiter")
         return offered(fake.requests[-1])
 
-    assert until(lambda: seen() == ["gone", "skill_file"])
+    assert until(lambda: offered_tools() == ["gone", "skill_file"])

@@ -306,7 +306,7 @@ def tools(configure, monkeypatch, fake) -> Iterator[dict[str, str]]:
     mcp = MCPServer("teller")
 
     @mcp.tool()
-    def tell() -> str:
+    def return_text() -> str:
         """Return the text."""
         return texts["told"]
 

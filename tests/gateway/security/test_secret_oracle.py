@@ -89,7 +89,7 @@ CHANGES = re.compile(
 """Values that differ between two responses to the same request."""
 
 
-def seen(answer: httpx2.Response, sent: str) -> tuple[int, str, str | None]:
+def visible(answer: httpx2.Response, sent: str) -> tuple[int, str, str | None]:
     """Return the visible parts of a response, without the sent text."""
     text = CHANGES.sub("·", answer.text).replace(sent, "SENT")
     for start in range(8, len(sent)):
@@ -224,7 +224,7 @@ REQUESTS: dict[str, Send] = {
 def test_response_is_equal_for_secret_and_decoy(server, request_, name):
     send = REQUESTS[request_]
     texts = (SECRETS[name], DECOYS[name], SECRETS[name])
-    answers = [seen(send(server, text), text) for text in texts]
+    answers = [visible(send(server, text), text) for text in texts]
     assert answers[0] == answers[1]
     assert answers[0] == answers[2]
     if name in GUESSABLE:
@@ -248,7 +248,7 @@ def test_repeated_secret_and_decoy_give_equal_responses(server, fake, user, way,
         agent = "boss" if way == "tool" else "assistant"
         request = body(f"{user}-{len(fake.requests)}", text, agent=agent)
         answer = post(server, {**request, "stream": way == "stream"})
-        return seen(answer, text)
+        return visible(answer, text)
 
     found = [ask(text) for text in (SECRETS[name], DECOYS[name])]
     assert found[0] == found[1]
@@ -269,7 +269,7 @@ def test_stored_guessable_secret_and_decoy_look_equal(server, fake, user, name):
         )
         assert text in answers[0].text
         assert text in page.text
-        return [seen(each, text)[:2] for each in answers]
+        return [visible(each, text)[:2] for each in answers]
 
     def without_figures(found: list[Any]) -> list[Any]:
         return [(status, re.sub(r"[\d.]+", "0", text)) for status, text in found]

@@ -62,18 +62,18 @@ def guarded(configure, monkeypatch):
 
 
 @pytest.fixture
-def mine(guarded, user) -> dict[str, str]:
+def own_headers(guarded, user) -> dict[str, str]:
     """The headers with a user's token."""
     return bearer(api_tokens.create_token("test", user, by=ADA)[1])
 
 
 @pytest.fixture
-def theirs(guarded, user) -> dict[str, str]:
+def foreign_headers(guarded, user) -> dict[str, str]:
     """The headers of another user."""
     return bearer(api_tokens.create_token("test", f"{user}-b", by=ADA)[1])
 
 
-def asked(**more) -> dict:
+def chat_body(**more) -> dict:
     messages = [{"role": "user", "content": "hi"}]
     return {"model": "assistant", "messages": messages, **more}
 
@@ -140,9 +140,9 @@ def test_token_is_accepted_only_as_one_authorization_header(guarded, http, user)
 # Scopes.
 
 
-def test_each_credential_opens_only_its_own_routes(guarded, http, mine):
+def test_each_credential_opens_only_its_own_routes(guarded, http, own_headers):
     doors = {
-        "api": ("GET", "/v1/models", mine),
+        "api": ("GET", "/v1/models", own_headers),
         "studio": (
             "GET",
             "/admin/",
@@ -172,7 +172,7 @@ def test_hostile_user_name_is_handled_as_a_plain_name(
     for field in ("safety_identifier", "user"):
         fake.reply("hello")
         name = f"{nasty}{user}"
-        answer = http.post(PATH, json=asked(**{field: name}))
+        answer = http.post(PATH, json=chat_body(**{field: name}))
         assert answer.status_code == 200
         assert "owned" not in str(answer.headers)
     assert (
@@ -185,17 +185,19 @@ def test_hostile_user_name_is_handled_as_a_plain_name(
 
 
 @pytest.mark.parametrize("nasty", NASTY)
-def test_hostile_thread_agent_or_id_finds_nothing(fake, http, mine, nasty):
+def test_hostile_thread_agent_or_id_finds_nothing(fake, http, own_headers, nasty):
     fake.reply("hello")
-    answer = http.post(PATH, json=asked(metadata={"thread_id": nasty}), headers=mine)
+    answer = http.post(
+        PATH, json=chat_body(metadata={"thread_id": nasty}), headers=own_headers
+    )
     assert answer.status_code in (200, 400)
-    answer = http.post(PATH, json={**asked(), "model": nasty}, headers=mine)
+    answer = http.post(PATH, json={**chat_body(), "model": nasty}, headers=own_headers)
     assert code(answer) == (404, "model_not_found")
     for collection in ("memories", "turns"):
         path = f"/v1/{collection}/{quote(nasty.replace('/', '-'), safe='')}"
-        assert http.get(path, headers=mine).status_code in (400, 404)
+        assert http.get(path, headers=own_headers).status_code in (400, 404)
     for param in ("after", "limit", "agent"):
-        answer = http.get("/v1/turns", params={param: nasty}, headers=mine)
+        answer = http.get("/v1/turns", params={param: nasty}, headers=own_headers)
         assert answer.status_code in (200, 400, 404, 422)
         assert answer.status_code != 200 or answer.json()["data"] == []
 
@@ -213,15 +215,15 @@ def test_hostile_user_header_is_a_name_or_refused(configure, http, nasty):
     "host",
     ["evil.example.com", "localhost.evil.com", "127.0.0.1.evil.com", "a.b@localhost.c"],
 )
-def test_foreign_host_is_refused_on_every_route(guarded, http, mine, host):
+def test_foreign_host_is_refused_on_every_route(guarded, http, own_headers, host):
     for path in ("/v1/models", "/mcp", "/admin/", "/health/live"):
-        answer = http.get(path, headers={**mine, "Host": host})
+        answer = http.get(path, headers={**own_headers, "Host": host})
         assert code(answer) == (400, "host_not_allowed")
 
 
-def test_host_header_is_not_reflected(guarded, http, mine):
+def test_host_header_is_not_reflected(guarded, http, own_headers):
     for path in ("/v1/models", "/admin/", "/v1/", "/nowhere"):
-        answer = http.get(path, headers={**mine, "Host": "localhost:666"})
+        answer = http.get(path, headers={**own_headers, "Host": "localhost:666"})
         assert ":666" not in answer.text
         assert ":666" not in str(answer.headers)
 
@@ -229,7 +231,7 @@ def test_host_header_is_not_reflected(guarded, http, mine):
 def test_megabyte_user_name_is_refused(configure, http):
     configure(CONFIG)
     huge = "x" * 1_000_000
-    answer = http.post(PATH, json=asked(safety_identifier=huge))
+    answer = http.post(PATH, json=chat_body(safety_identifier=huge))
     assert answer.status_code == 400
     assert len(answer.content) < 500
     answer = http.get("/v1/mcp", headers={"X-Coulisse-User": "x" * 50_000})
@@ -247,13 +249,13 @@ def test_megabyte_user_name_is_refused(configure, http):
 )
 def test_megabyte_values_are_not_repeated(configure, http, more):
     configure(CONFIG)
-    answer = http.post(PATH, json=asked(**more))
+    answer = http.post(PATH, json=chat_body(**more))
     assert answer.status_code == 400
     assert len(answer.content) < 1000
 
 
 @pytest.mark.parametrize(
-    "alike",
+    "confusable",
     [
         "\u0430da",
         "ad\u0430",
@@ -265,23 +267,25 @@ def test_megabyte_values_are_not_repeated(configure, http, more):
         "ada\u202e",
     ],
 )
-def test_confusable_names_are_different_users(configure, fake, http, user, alike):
+def test_confusable_names_are_different_users(configure, fake, http, user, confusable):
     configure(CONFIG)
-    for name in (f"{user}-ada", f"{user}-{alike}"):
+    for name in (f"{user}-ada", f"{user}-{confusable}"):
         fake.reply("hello")
-        assert http.post(PATH, json=asked(safety_identifier=name)).status_code == 200
+        assert (
+            http.post(PATH, json=chat_body(safety_identifier=name)).status_code == 200
+        )
     assert identity.derive_user_id(f"{user}-ada") != identity.derive_user_id(
-        f"{user}-{alike}"
+        f"{user}-{confusable}"
     )
-    for name in (f"{user}-ada", f"{user}-{alike}"):
+    for name in (f"{user}-ada", f"{user}-{confusable}"):
         assert Thread.objects.filter(user_id=identity.derive_user_id(name)).count() == 1
 
 
-@pytest.mark.parametrize("alike", ["\u0430da", "ad\u0430", "ada\u200b"])
-def test_token_does_not_cover_a_confusable_name(guarded, http, user, alike):
+@pytest.mark.parametrize("confusable", ["\u0430da", "ad\u0430", "ada\u200b"])
+def test_token_does_not_cover_a_confusable_name(guarded, http, user, confusable):
     headers = bearer(api_tokens.create_token("test", f"{user}-ada", by=ADA)[1])
-    name = f"{user}-{alike}"
-    answer = http.post(PATH, json=asked(safety_identifier=name), headers=headers)
+    name = f"{user}-{confusable}"
+    answer = http.post(PATH, json=chat_body(safety_identifier=name), headers=headers)
     assert code(answer) == (403, "identity_mismatch")
 
 
@@ -289,16 +293,18 @@ def test_token_does_not_cover_a_confusable_name(guarded, http, user, alike):
 
 
 @pytest.fixture
-def their_things(fake, http, theirs, user) -> dict[str, str]:
+def foreign_ids(fake, http, foreign_headers, user) -> dict[str, str]:
     """One object of each kind that belongs to another user."""
     fake.reply("I will remember")
     answer = http.post(
-        PATH, json=asked(metadata={"thread_id": "plans"}), headers=theirs
+        PATH, json=chat_body(metadata={"thread_id": "plans"}), headers=foreign_headers
     )
     assert answer.status_code == 200
-    answer = http.post("/v1/memories", json={"content": "Likes tea."}, headers=theirs)
+    answer = http.post(
+        "/v1/memories", json={"content": "Likes tea."}, headers=foreign_headers
+    )
     assert answer.status_code == 201, answer.text
-    turns = http.get("/v1/turns", headers=theirs).json()["data"]
+    turns = http.get("/v1/turns", headers=foreign_headers).json()["data"]
     return {"memory": answer.json()["id"], "turn": turns[0]["id"]}
 
 
@@ -315,7 +321,7 @@ def names_of(user: str) -> list[str]:
     return [f"{user}-b", str(identity.derive_user_id(f"{user}-b"))]
 
 
-def test_token_cannot_name_another_user_in_a_chat(their_things, http, mine, user):
+def test_token_cannot_name_another_user_in_a_chat(foreign_ids, http, own_headers, user):
     before = everything_of(f"{user}-b")
     for name in names_of(user):
         for more in (
@@ -323,23 +329,23 @@ def test_token_cannot_name_another_user_in_a_chat(their_things, http, mine, user
             {"user": name},
             {"safety_identifier": user, "user": name},
         ):
-            answer = http.post(PATH, json=asked(**more), headers=mine)
+            answer = http.post(PATH, json=chat_body(**more), headers=own_headers)
             assert code(answer) == (403, "identity_mismatch"), more
     assert everything_of(f"{user}-b") == before
 
 
 def test_metadata_and_headers_do_not_change_the_chat_user(
-    their_things, fake, http, mine, user
+    foreign_ids, fake, http, own_headers, user
 ):
     before = everything_of(f"{user}-b")
     for name in names_of(user):
         fake.reply("hello")
         http.post(
             PATH,
-            json=asked(
+            json=chat_body(
                 metadata={"user_id": name, "principal": name, "thread_id": "plans"}
             ),
-            headers={**mine, "X-Coulisse-User": name},
+            headers={**own_headers, "X-Coulisse-User": name},
         )
     assert everything_of(f"{user}-b") == before
     assert "I will remember" not in json.dumps(fake.bodies)
@@ -362,37 +368,41 @@ WITH_BODIES = [
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 def test_token_cannot_name_another_user_in_query_or_header(
-    their_things, http, mine, user, method, path
+    foreign_ids, http, own_headers, user, method, path
 ):
     before = everything_of(f"{user}-b")
-    path = path.format(**their_things)
+    path = path.format(**foreign_ids)
     for name in names_of(user):
         answer = http.request(
-            method, path, params={"safety_identifier": name}, headers=mine
+            method, path, params={"safety_identifier": name}, headers=own_headers
         )
         assert code(answer) == (403, "identity_mismatch")
-        headers = {**mine, "X-Coulisse-User": name}
+        headers = {**own_headers, "X-Coulisse-User": name}
         assert code(http.request(method, path, headers=headers))[0] == 403
     twice = httpx2.QueryParams(
         [("safety_identifier", user), ("safety_identifier", name)]
     )
-    assert http.request(method, path, params=twice, headers=mine).status_code == 403
+    assert (
+        http.request(method, path, params=twice, headers=own_headers).status_code == 403
+    )
     assert everything_of(f"{user}-b") == before
 
 
 @pytest.mark.parametrize(("method", "path", "message"), WITH_BODIES)
 def test_token_cannot_name_another_user_in_a_body(
-    their_things, http, mine, user, method, path, message
+    foreign_ids, http, own_headers, user, method, path, message
 ):
     before = everything_of(f"{user}-b")
-    path = path.format(**their_things)
+    path = path.format(**foreign_ids)
     for name in names_of(user):
         for more in (
             {"safety_identifier": name},
             {"user": name},
             {"safety_identifier": user, "user": name},
         ):
-            answer = http.request(method, path, json={**message, **more}, headers=mine)
+            answer = http.request(
+                method, path, json={**message, **more}, headers=own_headers
+            )
             assert code(answer) == (403, "identity_mismatch"), more
     assert everything_of(f"{user}-b") == before
 
@@ -405,28 +415,32 @@ def test_token_cannot_name_another_user_in_a_body(
         ("GET", "/v1/memories/{memory}/history"),
     ],
 )
-def test_ids_of_another_user_are_404(their_things, http, mine, user, method, path):
+def test_ids_of_another_user_are_404(
+    foreign_ids, http, own_headers, user, method, path
+):
     before = everything_of(f"{user}-b")
     message = {"json": {"content": "Likes coffee."}} if method == "PATCH" else {}
-    path = path.format(**their_things)
-    assert http.request(method, path, headers=mine, **message).status_code == 404
+    path = path.format(**foreign_ids)
+    assert http.request(method, path, headers=own_headers, **message).status_code == 404
     for collection in ("memories", "turns"):
-        after = their_things["memory" if collection == "memories" else "turn"]
-        answer = http.get(f"/v1/{collection}", params={"after": after}, headers=mine)
+        after = foreign_ids["memory" if collection == "memories" else "turn"]
+        answer = http.get(
+            f"/v1/{collection}", params={"after": after}, headers=own_headers
+        )
         assert answer.status_code in (400, 404)
     assert everything_of(f"{user}-b") == before
 
 
-def test_own_data_contains_nothing_of_another_user(their_things, http, mine):
-    exported = http.get("/v1/users/me/export", headers=mine).text
+def test_own_data_contains_nothing_of_another_user(foreign_ids, http, own_headers):
+    exported = http.get("/v1/users/me/export", headers=own_headers).text
     assert "tea" not in exported
     assert "I will remember" not in exported
-    assert http.get("/v1/turns", headers=mine).json()["data"] == []
-    found = http.post("/v1/memories/search", json={"query": "tea"}, headers=mine)
+    assert http.get("/v1/turns", headers=own_headers).json()["data"] == []
+    found = http.post("/v1/memories/search", json={"query": "tea"}, headers=own_headers)
     assert found.json()["data"] == []
 
 
-def test_mcp_clients_cannot_name_another_user(their_things, running, mine, user):
+def test_mcp_clients_cannot_name_another_user(foreign_ids, running, own_headers, user):
     for name in names_of(user):
         for query, headers in (
             (f"?safety_identifier={name}", {}),
@@ -436,7 +450,7 @@ def test_mcp_clients_cannot_name_another_user(their_things, running, mine, user)
                 f"{running}/mcp{query}",
                 json=mcp_calls.call("search_memory", query="tea"),
                 headers={
-                    **mine,
+                    **own_headers,
                     "Accept": "application/json, text/event-stream",
                     **{k.replace("_", "-"): v for k, v in headers.items()},
                 },
@@ -445,9 +459,13 @@ def test_mcp_clients_cannot_name_another_user(their_things, running, mine, user)
             assert "another user" in answer.json()["error"]["message"]
 
 
-def test_thread_names_are_scoped_to_the_user(their_things, fake, http, mine, user):
+def test_thread_names_are_scoped_to_the_user(
+    foreign_ids, fake, http, own_headers, user
+):
     fake.reply("hello")
-    answer = http.post(PATH, json=asked(metadata={"thread_id": "plans"}), headers=mine)
+    answer = http.post(
+        PATH, json=chat_body(metadata={"thread_id": "plans"}), headers=own_headers
+    )
     assert answer.status_code == 200
     assert "I will remember" not in json.dumps(fake.bodies[-1])
     owners = Thread.objects.filter(name="plans").values_list("user_id", flat=True)

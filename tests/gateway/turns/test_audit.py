@@ -33,19 +33,19 @@ def test_memory_writes_are_audited(memory_client):
         memory_client.change(saved, content="Plays the viola", importance=9)
     for _ in range(2):
         memory_client.forget(saved)
-    made, changed, deleted = entries(memory_client)
-    assert [made.action, changed.action, deleted.action] == [
+    created, changed, deleted = entries(memory_client)
+    assert [created.action, changed.action, deleted.action] == [
         "memory.create",
         "memory.change",
         "memory.delete",
     ]
-    assert {entry.target for entry in (made, changed, deleted)} == {saved["id"]}
+    assert {entry.target for entry in (created, changed, deleted)} == {saved["id"]}
     user_id = str(identity.derive_user_id(memory_client.user))
-    assert {entry.actor for entry in (made, changed, deleted)} == {f"user:{user_id}"}
-    assert {entry.origin for entry in (made, changed, deleted)} == {"127.0.0.1"}
-    assert made.details == {"user": user_id, "outcome": "created"}
+    assert {entry.actor for entry in (created, changed, deleted)} == {f"user:{user_id}"}
+    assert {entry.origin for entry in (created, changed, deleted)} == {"127.0.0.1"}
+    assert created.details == {"user": user_id, "outcome": "created"}
     assert changed.details == {"user": user_id, "fields": ["content", "importance"]}
-    result = repr([entry.details for entry in (made, changed, deleted)])
+    result = repr([entry.details for entry in (created, changed, deleted)])
     assert "viola" not in result
     assert "cello" not in result
 
@@ -72,7 +72,7 @@ def test_refused_request_is_not_audited(memory_client):
 def test_unauditable_change_is_refused(memory_client, monkeypatch):
     saved = memory_client.save("Plays the cello")
 
-    def write(deed):
+    def write(event):
         raise DatabaseDown
 
     monkeypatch.setattr(audit_log, "write", write)
@@ -153,7 +153,7 @@ def test_yaml_edit_is_audited_once_without_values(tmp_path, database):
 
 
 def test_yaml_edit_applies_without_audit(tmp_path, database, monkeypatch, caplog):
-    monkeypatch.setattr(audit_log, "write", lambda deed: 1 / 0)
+    monkeypatch.setattr(audit_log, "write", lambda event: 1 / 0)
     path = tmp_path / "coulisse.yaml"
     path.write_text(
         "providers: {openai: {api_key: x}}\n"

@@ -28,7 +28,7 @@ def reply(client, memory_client) -> str:
     return ask(client, memory_client.user, "What is the weather?").id
 
 
-def say(memory_client, message: str, **text):
+def send_feedback(memory_client, message: str, **text):
     return ok(memory_client.send("POST", PATH, {"message_id": message, **text}))
 
 
@@ -40,7 +40,7 @@ def rows(memory_client) -> list[Row]:
     "message", [{"score": 0}, {"score": 10, "comment": "Just so."}, {"thumb": "down"}]
 )
 def test_user_submits_feedback(memory_client, reply, message):
-    result = say(memory_client, reply, **message)
+    result = send_feedback(memory_client, reply, **message)
     assert {name: result[name] for name in message} == message
     assert result["message_id"] == reply
     assert result["agent"] == "assistant"
@@ -50,14 +50,14 @@ def test_user_submits_feedback(memory_client, reply, message):
 
 def test_feedback_accepts_all_forms_of_message_id(memory_client, reply):
     turn = str(uuid.UUID(reply.removeprefix("chatcmpl-")))
-    result = say(memory_client, turn, thumb="up")
+    result = send_feedback(memory_client, turn, thumb="up")
     assert (result["turn_id"], result["message_id"]) == (turn, reply)
     assert memory_client.get(f"{PATH}/{turn}") == result
 
 
 def test_second_feedback_replaces_the_first(memory_client, reply):
-    first = say(memory_client, reply, score=3, comment="Wrong town.")
-    second = say(memory_client, reply, thumb="up")
+    first = send_feedback(memory_client, reply, score=3, comment="Wrong town.")
+    second = send_feedback(memory_client, reply, thumb="up")
     assert (second["score"], second["thumb"], second["comment"]) == (None, "up", None)
     assert second["created_at"] == first["created_at"]
     assert second["updated_at"] > first["updated_at"]
@@ -65,7 +65,7 @@ def test_second_feedback_replaces_the_first(memory_client, reply):
 
 
 def test_feedback_can_be_deleted(memory_client, reply):
-    say(memory_client, reply, score=3)
+    send_feedback(memory_client, reply, score=3)
     result = ok(memory_client.send("DELETE", f"{PATH}/{reply}"))
     assert result == {
         "object": "feedback.deleted",
@@ -82,11 +82,11 @@ def test_feedback_can_be_deleted(memory_client, reply):
 def test_feedback_on_another_users_message_is_refused(
     memory_client, other_client, reply
 ):
-    say(memory_client, reply, score=3)
+    send_feedback(memory_client, reply, score=3)
     body = {"message_id": reply, "score": 9}
     refusal = other_client.refused("POST", PATH, 404, body=body)
-    nobody = {"message_id": str(uuid.uuid4()), "score": 9}
-    assert refusal == other_client.refused("POST", PATH, 404, body=nobody)
+    unknown = {"message_id": str(uuid.uuid4()), "score": 9}
+    assert refusal == other_client.refused("POST", PATH, 404, body=unknown)
     assert (refusal["code"], refusal["param"]) == ("message_not_found", "message_id")
     other_client.refused("GET", f"{PATH}/{reply}", 404)
     other_client.refused("DELETE", f"{PATH}/{reply}", 404)
@@ -147,7 +147,7 @@ def test_feedback_fields_are_documented():
 
 
 def test_erasure_deletes_feedback(memory_client, reply):
-    say(memory_client, reply, score=3, comment="Secret.")
+    send_feedback(memory_client, reply, score=3, comment="Secret.")
     assert (
         erasure.erase_user(identity.derive_user_id(memory_client.user))["feedback"] == 1
     )

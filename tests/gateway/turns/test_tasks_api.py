@@ -19,7 +19,7 @@ from tests.access.actors import ADA
 from tests.conftest import CONFIG
 from tests.docs.pages import CODE, names_in_table, table_rows
 from tests.gateway.calls import bearer, error
-from tests.gateway.memory.test_api_docs import default_of, names
+from tests.gateway.memory.test_api_docs import default_of, field_names
 from tests.gateway.memory_client import MemoryClient, ok
 from tests.tasks.conftest import RunnerHarness, task_runner  # noqa: F401
 from turns.schemas import NewTask, TaskList, TaskObject, TasksQuery
@@ -211,21 +211,21 @@ def test_list_takes_two_queries(memory_client, user_id):
 
 
 def test_list_pages_are_contiguous(memory_client):
-    made = [create(memory_client)["id"] for _ in range(5)]
+    created = [create(memory_client)["id"] for _ in range(5)]
     seen, after, has_more = [], None, True
     while has_more:
         page = memory_client.get(TASKS, limit=2, after=after)
         seen += [task["id"] for task in page["data"]]
         after, has_more = page["last_id"], page["has_more"]
-    assert seen == made[::-1]
+    assert seen == created[::-1]
 
 
 def test_list_pages_are_contiguous_for_equal_times(memory_client, user_id):
-    made = {create(memory_client)["id"] for _ in range(4)}
+    created = {create(memory_client)["id"] for _ in range(4)}
     Row.objects.filter(user_id=user_id).update(created_at="2026-03-01T12:00:00Z")
     first = memory_client.get(TASKS, limit=2)
     second = memory_client.get(TASKS, limit=2, after=first["last_id"])
-    assert {task["id"] for task in first["data"] + second["data"]} == made
+    assert {task["id"] for task in first["data"] + second["data"]} == created
 
 
 def test_list_can_be_filtered(memory_client):
@@ -265,8 +265,8 @@ def test_task_of_another_user_is_answered_as_unknown(memory_client, other_client
     for method, path in (("GET", ""), ("POST", "/cancel")):
         address = f"{TASKS}/{task['id']}{path}"
         message = other_client.refused(method, address, 404)
-        nobodys = f"{TASKS}/{uuid.uuid4()}{path}"
-        assert message == memory_client.refused(method, nobodys, 404)
+        unknown = f"{TASKS}/{uuid.uuid4()}{path}"
+        assert message == memory_client.refused(method, unknown, 404)
         assert message["code"] == "task_not_found"
     assert memory_client.get(f"{TASKS}/{task['id']}")["state"] == "queued"
     after = other_client.refused("GET", TASKS, after=task["id"])
@@ -306,8 +306,11 @@ def test_token_determines_user_and_agents_of_tasks(http, user, configure, databa
     headers = bearer(secret)
     assert http.post(TASKS, json=WISH).status_code == 401
     task = ok(http.post(TASKS, json=WISH, headers=headers), 201)
-    made = Row.objects.get(pk=task["id"])
-    assert (made.user_id, made.token_id) == (identity.derive_user_id(user), row.pk)
+    created = Row.objects.get(pk=task["id"])
+    assert (created.user_id, created.token_id) == (
+        identity.derive_user_id(user),
+        row.pk,
+    )
     other = http.post(TASKS, json={**WISH, "agent": "tuned"}, headers=headers)
     assert error(other, 404)["code"] == "model_not_found"
     as_another = http.post(
@@ -327,7 +330,7 @@ def test_token_determines_user_and_agents_of_tasks(http, user, configure, databa
     ],
 )
 def test_request_fields_are_documented(heading, shape):
-    assert names_in_table("tasks.md", heading) == names(shape)
+    assert names_in_table("tasks.md", heading) == field_names(shape)
     for first, default, *_ in table_rows("tasks.md", heading):
         for name in CODE.findall(first):
             field = shape.model_fields[name]
@@ -344,7 +347,7 @@ def test_openapi_describes_tasks(memory_client):
     described = memory_client.client.get("/v1/openapi.json").json()
     listing = described["paths"]["/v1/tasks"]["get"]
     assert {parameter["name"] for parameter in listing["parameters"]} == {
-        *names(TasksQuery),
+        *field_names(TasksQuery),
         "X-Coulisse-User",
     }
     posting = described["paths"]["/v1/tasks"]["post"]

@@ -44,7 +44,7 @@ def turns(user: str) -> list[Turn]:
     return list(Turn.objects.filter(user_id=identity.derive_user_id(user)))
 
 
-def the_turn(user: str):
+def load_turn(user: str):
     """Return the record of a user's only turn, once it is stored."""
     (row,) = until(lambda: turns(user))
     return turn_store.load_record(row.pk)
@@ -56,7 +56,7 @@ def test_record_is_a_tree_of_calls(keeper, fake, user, stream):
     fake.reply("Noted.")
     request = body(user, "I like tea.", agent="keeper", metadata={"thread_id": "t"})
     answer = post(keeper, {**request, "stream": stream})
-    turn = the_turn(user)
+    turn = load_turn(user)
     assert answer.headers["x-request-id"] == turn.request_id
     assert (turn.agent, turn.thread, turn.user_message) == (
         "keeper",
@@ -81,7 +81,7 @@ def test_record_is_a_tree_of_calls(keeper, fake, user, stream):
 
 def test_turn_without_tools_is_recorded(server, client, user):
     ask(client, user)
-    (call,) = the_turn(user).calls
+    (call,) = load_turn(user).calls
     assert isinstance(call, ModelCall)
     assert call.usage.output_tokens == 3
 
@@ -89,7 +89,7 @@ def test_turn_without_tools_is_recorded(server, client, user):
 def test_stored_turn_is_logged_without_content(server, client, user, caplog):
     caplog.set_level(logging.INFO)
     ask(client, user, "my secret")
-    turn = the_turn(user)
+    turn = load_turn(user)
     [line] = [message for message in caplog.messages if str(turn.turn_id) in message]
     assert "of assistant: ok in" in line
     assert "secret" not in line
@@ -102,7 +102,7 @@ def test_disconnect_during_a_tool_call_is_recorded(keeper, fake, user, monkeypat
     with calls.open_connection(keeper, request) as caller:
         caller.read_until("Let me see.")
         until(lambda: HANGING)
-    turn = the_turn(user)
+    turn = load_turn(user)
     assert turn.outcome == "cancelled"
     assert (turn.calls[1].result, turn.calls[1].error) == (None, None)
     assert turn.calls[1].seconds is None
@@ -126,7 +126,7 @@ def test_disconnect_during_a_model_call_is_recorded(server, fake, user):
     fake.hang("mid_stream", "Once ", "upon ")
     with calls.open_connection(server, body(user, "Tell.", stream=True)) as caller:
         caller.read_until("Once")
-    turn = the_turn(user)
+    turn = load_turn(user)
     assert turn.outcome == "cancelled"
     # The output until then is charged.
     assert turn.usage.output_tokens > 0
@@ -137,7 +137,7 @@ def test_disconnect_during_a_model_call_is_recorded(server, fake, user):
 def test_provider_failure_is_recorded_without_messages(server, fake, user, stream):
     fake.fail(400, "the prompt is too long")
     post(server, body(user, "hi", stream=stream))
-    turn = the_turn(user)
+    turn = load_turn(user)
     assert turn.outcome == "error"
     assert "the prompt is too long" in turn.error
     assert "the prompt is too long" in turn.calls[0].error
@@ -148,7 +148,7 @@ def test_broken_stream_is_recorded_as_error(server, fake, user):
     fake.cut("mid_stream", "Once ")
     read = frames(server, body(user, "hi"))
     assert "error" in read[-2]
-    turn = the_turn(user)
+    turn = load_turn(user)
     assert turn.outcome == "error"
     assert turn.usage.output_tokens > 0
     assert calls.stored(user)[-1] == ("assistant", "Once ", "error")
@@ -176,7 +176,7 @@ def test_repaired_reply_is_one_turn_with_all_calls(server, client, fake, user):
     fake.reply("no json")
     fake.reply('{"a": 1}')
     ask(client, user, response_format={"type": "json_object"}, agent="claude")
-    turn = the_turn(user)
+    turn = load_turn(user)
     assert len(turn.calls) == 2
     assert turn.usage.output_tokens == 6
 
@@ -250,7 +250,7 @@ def test_client_tool_result_completes_its_call_record(server, client, fake, user
     fake.call_tool("look", {"at": "sky"})
     requested = ask(client, user, "Look!", tools=[LOOK])
     (call,) = requested.choices[0].message.tool_calls
-    (_, waiting) = the_turn(user).calls
+    (_, waiting) = load_turn(user).calls
     assert (waiting.name, waiting.kind, waiting.result, waiting.seconds) == (
         "look",
         "client",
@@ -280,4 +280,4 @@ def test_result_is_not_written_to_another_users_turn(server, client, fake, user)
         {"role": "tool", "tool_call_id": call.id, "content": "mine"},
     ]
     ask(client, f"{user}-other", tools=[LOOK], messages=messages)
-    assert the_turn(user).calls[1].result is None
+    assert load_turn(user).calls[1].result is None

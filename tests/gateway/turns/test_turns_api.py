@@ -12,7 +12,7 @@ from telemetry.schemas import TurnList, TurnObject
 from tests.conftest import CONFIG
 from tests.docs.pages import CODE, names_in_table, table_rows
 from tests.gateway.calls import ask
-from tests.gateway.memory.test_api_docs import default_of, names
+from tests.gateway.memory.test_api_docs import default_of, field_names
 from tests.gateway.memory_client import MemoryClient
 from tests.telemetry.sample_turns import (
     NOON,
@@ -33,7 +33,7 @@ def shown(server, configure) -> None:
     configure(CONFIG + "\ntelemetry: {sqlite: {show_to_users: true}}\n")
 
 
-def put_of(memory_client: MemoryClient, *calls, **fields):
+def store_turn_of(memory_client: MemoryClient, *calls, **fields):
     """Store a turn of a client's user."""
     return store_turn(
         *calls, user_id=identity.derive_user_id(memory_client.user), **fields
@@ -44,7 +44,7 @@ def put_of(memory_client: MemoryClient, *calls, **fields):
 
 
 def test_turn_includes_all_its_calls(memory_client):
-    turn = put_of(memory_client, *nested_calls(), thread="trip")
+    turn = store_turn_of(memory_client, *nested_calls(), thread="trip")
     result = memory_client.get(f"{TURNS}/{turn.turn_id}")
     assert result == turn_serializers.serialize_turn(turn)
     assert list(result)[:3] == ["id", "object", "completion_id"]
@@ -53,7 +53,7 @@ def test_turn_includes_all_its_calls(memory_client):
 
 
 def test_turn_accepts_all_forms_of_its_id(memory_client):
-    turn = put_of(memory_client)
+    turn = store_turn_of(memory_client)
     for name in (turn.turn_id.hex, str(turn.turn_id).upper(), completion(turn)):
         assert memory_client.get(f"{TURNS}/{name}")["id"] == str(turn.turn_id)
 
@@ -63,7 +63,7 @@ def completion(turn) -> str:
 
 
 def test_turn_of_another_user_is_answered_as_unknown(memory_client, other_client):
-    turn = put_of(memory_client)
+    turn = store_turn_of(memory_client)
     message = other_client.refused("GET", f"{TURNS}/{turn.turn_id}", 404)
     assert message == memory_client.refused("GET", f"{TURNS}/{uuid.uuid4()}", 404)
     assert message["code"] == "turn_not_found"
@@ -90,7 +90,7 @@ def test_turn_is_found_by_completion_id(client, fake, user, memory_client):
 def test_turns_are_found_by_request_id(client, memory_client, other_client):
     first = ask(client, memory_client.user)
     again = [
-        put_of(who, request_id="mine-1")
+        store_turn_of(who, request_id="mine-1")
         for who in (memory_client, memory_client, other_client)
     ]
     [result] = memory_client.get(TURNS, request_id=first._request_id)["data"]
@@ -104,9 +104,9 @@ def test_turns_are_found_by_request_id(client, memory_client, other_client):
 
 
 def test_list_is_ordered_newest_first(memory_client, other_client):
-    first = put_of(memory_client, *nested_calls())
-    second = put_of(memory_client, tool_call(), started_at=NOON + SECOND)
-    put_of(other_client)
+    first = store_turn_of(memory_client, *nested_calls())
+    second = store_turn_of(memory_client, tool_call(), started_at=NOON + SECOND)
+    store_turn_of(other_client)
     result = memory_client.get(TURNS)
     assert [turn["id"] for turn in result["data"]] == [
         str(second.turn_id),
@@ -136,7 +136,7 @@ def test_list_is_empty_without_turns(memory_client):
 
 
 def test_list_pages_are_contiguous(memory_client):
-    turns = {str(put_of(memory_client).turn_id) for _ in range(5)}
+    turns = {str(store_turn_of(memory_client).turn_id) for _ in range(5)}
     seen, after, has_more = [], None, True
     while has_more:
         page = memory_client.get(TURNS, limit=2, after=after)
@@ -147,17 +147,17 @@ def test_list_pages_are_contiguous(memory_client):
 
 def test_page_may_start_after_a_completion_id(memory_client):
     first, second = (
-        put_of(memory_client),
-        put_of(memory_client, started_at=NOON + SECOND),
+        store_turn_of(memory_client),
+        store_turn_of(memory_client, started_at=NOON + SECOND),
     )
     [result] = memory_client.get(TURNS, after=completion(second))["data"]
     assert result["id"] == str(first.turn_id)
 
 
 def test_list_can_be_filtered(memory_client):
-    put_of(memory_client)
-    failed = put_of(memory_client, outcome="error", agent="writer")
-    later = put_of(memory_client, started_at=NOON + SECOND)
+    store_turn_of(memory_client)
+    failed = store_turn_of(memory_client, outcome="error", agent="writer")
+    later = store_turn_of(memory_client, started_at=NOON + SECOND)
     since = (NOON + SECOND).astimezone().isoformat()
     for requested, expected in (
         ({"outcome": "error"}, failed),
@@ -188,8 +188,8 @@ def test_invalid_list_parameter_is_refused(memory_client, requested, param):
 
 
 def test_page_cannot_start_after_another_users_turn(memory_client, other_client):
-    theirs = put_of(other_client)
-    refused = memory_client.refused("GET", TURNS, after=str(theirs.turn_id))
+    foreign = store_turn_of(other_client)
+    refused = memory_client.refused("GET", TURNS, after=str(foreign.turn_id))
     assert refused["param"] == "after"
 
 
@@ -203,7 +203,7 @@ def test_any_agent_name_is_accepted_as_filter(memory_client):
 
 def test_list_parameters_are_documented():
     heading = "parameter of the list of turns"
-    assert names_in_table("telemetry.md", heading) == names(TurnsQuery)
+    assert names_in_table("telemetry.md", heading) == field_names(TurnsQuery)
     for first, default, *_ in table_rows("telemetry.md", heading):
         for name in CODE.findall(first):
             field = TurnsQuery.model_fields[name]
@@ -214,7 +214,7 @@ def test_openapi_describes_turns(memory_client):
     described = memory_client.client.get("/v1/openapi.json").json()
     listing = described["paths"]["/v1/turns"]["get"]
     assert {parameter["name"] for parameter in listing["parameters"]} == {
-        *names(TurnsQuery),
+        *field_names(TurnsQuery),
         "X-Coulisse-User",
     }
     reference = listing["responses"]["200"]["content"]["application/json"]["schema"]

@@ -230,8 +230,10 @@ def test_github_signature_is_verified(
     configure(yaml(hook(name, path, f"{LOCKED}, signature: github")))
     body = b'{"say": "hi"}'
     # The example in GitHub's documentation.
-    known = signed(b"Hello, World!", "It's a Secret to Everybody")
-    assert known.startswith("757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c")
+    example = signed(b"Hello, World!", "It's a Secret to Everybody")
+    assert example.startswith(
+        "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c"
+    )
 
     assert task_of(post(http, path, body, github(body, "d1"))).prompt == "They say hi."
     wrong = [

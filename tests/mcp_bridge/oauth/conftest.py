@@ -7,11 +7,11 @@ import pytest
 from mcp_bridge.models import McpClient
 from tests.mcp_bridge.oauth.scripted_oauth_server import ScriptedOAuthServer
 from tests.mcp_bridge.oauth.sign_in_process import SignInProcess, configured
-from tests.mcp_bridge.oauth_server import Place, serve_protected
+from tests.mcp_bridge.oauth_server import ProtectedServer, serve_protected
 
 
 @pytest.fixture(scope="module")
-def protected() -> Iterator[Place]:
+def protected() -> Iterator[ProtectedServer]:
     """A real MCP server behind a real authorization server."""
     with serve_protected() as place:
         yield place

@@ -56,9 +56,9 @@ def test_environment_keys_create_no_file(file, monkeypatch):
 
 
 def test_environment_and_file_keys_can_be_mixed(file, monkeypatch):
-    ours = secret_keys.load_keys().cipher.key_id
+    key_id = secret_keys.load_keys().cipher.key_id
     monkeypatch.setenv(secret_keys.HMAC_KEY, KEY)
-    assert secret_keys.load_keys().cipher.key_id == ours
+    assert secret_keys.load_keys().cipher.key_id == key_id
 
 
 @pytest.mark.parametrize("name", [secret_keys.VAULT_KEY, secret_keys.HMAC_KEY])

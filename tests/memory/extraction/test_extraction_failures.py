@@ -155,8 +155,8 @@ def test_busy_provider_is_retried_later(config, fake, owner, status, caplog):
     job = run_job(add_turn(owner, "I have a cat", "ok"))
     assert (job.state, job.attempts) == ("queued", 1)
     assert job.due_at > datetime.now(UTC) + timedelta(seconds=10)
-    told = [r for r in caplog.records if r.name == job_queue.__name__]
-    assert not [r for r in told if r.levelname == "WARNING"]
+    records = [r for r in caplog.records if r.name == job_queue.__name__]
+    assert not [r for r in records if r.levelname == "WARNING"]
 
 
 def test_retry_after_of_the_provider_is_respected(config, fake, owner):
@@ -176,8 +176,8 @@ def test_unavailable_provider_finally_fails_the_job(config, fake, owner, caplog)
         job = run_job(job)
     assert job.state == "failed"
     # The provider's circuit may open meanwhile, which is a warning of its own.
-    told = [r for r in caplog.records if r.name == job_queue.__name__]
-    assert [r.levelname for r in told] == ["WARNING"]
+    records = [r for r in caplog.records if r.name == job_queue.__name__]
+    assert [r.levelname for r in records] == ["WARNING"]
 
 
 def test_hanging_provider_is_retried_later(config, fake, owner, monkeypatch):

@@ -92,8 +92,8 @@ def test_parallel_contradictions_leave_one_active_fact(config, fake, owner):
     def answer(request):
         text = request.body["messages"][1]["content"]
         city = "Lisbon" if "in Lisbon" in text.rpartition("The turn:")[2] else "Berlin"
-        told = fact(f"The user lives in {city}.", f"I live in {city}")
-        return ScriptedAnswer((json.dumps({"facts": [told]}),))
+        reply = fact(f"The user lives in {city}.", f"I live in {city}")
+        return ScriptedAnswer((json.dumps({"facts": [reply]}),))
 
     fake.default = answer
     add_turn(owner, "I live in Lisbon", "ok", thread="a")

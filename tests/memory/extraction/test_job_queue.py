@@ -38,9 +38,9 @@ def states():
 
 
 def test_claim_returns_oldest_jobs_up_to_the_limit():
-    told = [add_turn(new_user(), "hello") for _ in range(4)]
-    assert [row.pk for row in claim(3)] == [row.pk for row in told[:3]]
-    assert [row.pk for row in claim(3)] == [told[3].pk]
+    jobs = [add_turn(new_user(), "hello") for _ in range(4)]
+    assert [row.pk for row in claim(3)] == [row.pk for row in jobs[:3]]
+    assert [row.pk for row in claim(3)] == [jobs[3].pk]
     assert claim() == []
 
 
@@ -182,21 +182,21 @@ def test_retried_job_waits_until_due():
 
 
 def test_backoff_grows_and_respects_the_provider():
-    for attempts, (least, most) in enumerate(
+    for attempts, (minimum, maximum) in enumerate(
         [(15, 30), (60, 120), (240, 480), (300, 600)], start=1
     ):
         seconds = [job_queue.backoff_seconds(attempts) for _ in range(20)]
-        assert least <= min(seconds) <= max(seconds) <= most
+        assert minimum <= min(seconds) <= max(seconds) <= maximum
         assert len(set(seconds)) > 1
     assert job_queue.backoff_seconds(1, 900) == 900
 
 
 def test_failed_jobs_can_be_replayed_by_id_or_all(owner):
-    told = [add_turn(new_user(), "one") for _ in range(3)] + [add_turn(owner, "mine")]
+    jobs = [add_turn(new_user(), "one") for _ in range(3)] + [add_turn(owner, "mine")]
     for taken in claim():
         job_queue.fail(taken, "broken")
-    assert job_queue.requeue([told[0].pk]) == 1
-    assert job_queue.requeue([told[0].pk]) == 0
+    assert job_queue.requeue([jobs[0].pk]) == 1
+    assert job_queue.requeue([jobs[0].pk]) == 0
     assert job_queue.requeue(user_id=owner) == 1
     assert states() == ["queued", "failed", "failed", "queued"]
     assert job_queue.requeue() == 2
@@ -242,7 +242,7 @@ def test_queue_counts_jobs_by_state():
 
 
 def test_parallel_workers_claim_different_jobs():
-    told = {add_turn(new_user(), "one").pk for _ in range(12)}
+    jobs = {add_turn(new_user(), "one").pk for _ in range(12)}
     barrier, taken = threading.Barrier(4), []
 
     def work() -> None:
@@ -259,7 +259,7 @@ def test_parallel_workers_claim_different_jobs():
     for worker in workers:
         worker.join()
     assert len(taken) == 12
-    assert set(taken) == told
+    assert set(taken) == jobs
 
 
 def test_parallel_workers_keep_a_users_order(owner):
@@ -290,8 +290,8 @@ def test_parallel_workers_keep_a_users_order(owner):
 
 def test_long_queue_of_one_user_does_not_hide_others(owner, monkeypatch):
     monkeypatch.setattr(job_queue, "MAX_CHECKED", 3)
-    told = [add_turn(owner, str(number)) for number in range(5)]
-    ExtractionJob.objects.filter(pk=told[0].pk).update(due_at=LATER)
+    jobs = [add_turn(owner, str(number)) for number in range(5)]
+    ExtractionJob.objects.filter(pk=jobs[0].pk).update(due_at=LATER)
     other = add_turn(new_user(), "hello")
     assert [row.pk for row in claim()] == [other.pk]
 
@@ -314,12 +314,12 @@ def test_claim_reads_only_open_jobs(owner):
 
 
 def test_last_time_zone_of_a_user_is_reused(alone, owner):
-    kept = []
+    time_zones = []
     for name in ("Europe/Lisbon", "", "Asia/Tokyo"):
         job = add_turn(owner, "I like tea", "Noted.")
         ExtractionJob.objects.filter(pk=job.pk).update(time_zone=name)
         (taken,) = job_queue.claim(1, 300)
         with job_queue.lock_leased(taken):
             job_queue.complete(taken)
-        kept.append(Owner.objects.get(user_id=owner).time_zone)
-    assert kept == ["Europe/Lisbon", "Europe/Lisbon", "Asia/Tokyo"]
+        time_zones.append(Owner.objects.get(user_id=owner).time_zone)
+    assert time_zones == ["Europe/Lisbon", "Europe/Lisbon", "Asia/Tokyo"]

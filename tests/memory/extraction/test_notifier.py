@@ -10,7 +10,7 @@ import pytest
 from core.runtime.notifier import Notifier
 from memory.extraction import notifier
 
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 class Queue:
@@ -24,7 +24,7 @@ class Queue:
         self.gate.set()
 
     def send(self) -> None:
-        self.gate.wait(PATIENCE_SECONDS)
+        self.gate.wait(TIMEOUT_SECONDS)
         try:
             if self.error is not None:
                 raise self.error
@@ -33,7 +33,7 @@ class Queue:
             self.tried.release()
 
     def wait(self) -> None:
-        assert self.tried.acquire(timeout=PATIENCE_SECONDS)
+        assert self.tried.acquire(timeout=TIMEOUT_SECONDS)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def queue():
     return Queue()
 
 
-def said(caplog) -> list[logging.LogRecord]:
+def notifier_records(caplog) -> list[logging.LogRecord]:
     """What was logged of messages; other parts may speak meanwhile."""
     return [each for each in caplog.records if each.name == "core.runtime.notifier"]
 
@@ -91,7 +91,7 @@ def test_slow_broker_does_not_block_callers(queue):
     began = time.perf_counter()
     for _ in range(1000):
         waker.notify()
-    assert time.perf_counter() - began < PATIENCE_SECONDS / 2
+    assert time.perf_counter() - began < TIMEOUT_SECONDS / 2
     queue.gate.set()
 
 
@@ -101,7 +101,7 @@ def test_unavailable_broker_is_logged_once(queue, caplog):
     for _ in range(3):
         waker._is_pending.set()
         waker.flush()
-    (record,) = said(caplog)
+    (record,) = notifier_records(caplog)
     assert "refused" in record.getMessage()
     queue.error = None
     waker._is_pending.set()
@@ -109,7 +109,7 @@ def test_unavailable_broker_is_logged_once(queue, caplog):
     queue.error = ConnectionError("again")
     waker._is_pending.set()
     waker.flush()
-    assert len(said(caplog)) == 2
+    assert len(notifier_records(caplog)) == 2
 
 
 def test_flush_sends_pending_notification_once(queue):

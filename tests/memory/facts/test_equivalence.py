@@ -36,11 +36,11 @@ def test_compatible_facts_are_different(old, new):
 
 def test_held_out_pairs_are_mostly_recognised():
     """None of them merged wrongly: a miss is a duplicate."""
-    same = [compare_texts(*pair) for pair in pairs.HELD_OUT_PARAPHRASES]
+    results = [compare_texts(*pair) for pair in pairs.HELD_OUT_PARAPHRASES]
     changed = [compare_texts(*pair) for pair in pairs.HELD_OUT_CONTRADICTIONS]
-    assert set(same) <= {"same", "different"}
+    assert set(results) <= {"same", "different"}
     assert set(changed) <= {"changed", "different"}
-    assert same.count("same") / len(same) > 0.9
+    assert results.count("same") / len(results) > 0.9
     assert changed.count("changed") / len(changed) > 0.9
 
 
@@ -94,19 +94,19 @@ def test_doubtful_pairs_are_different(old, new):
 
 def test_facts_of_one_person_are_not_merged():
     """All that is true of somebody at once: nothing in it gives way to anything."""
-    known = [json.loads(line) for line in FACTS.read_text().splitlines()]
-    ended = {fact.get("supersedes") for fact in known}
-    mine = [
+    facts = [json.loads(line) for line in FACTS.read_text().splitlines()]
+    ended = {fact.get("supersedes") for fact in facts}
+    current = [
         fact["content"]
-        for fact in known
+        for fact in facts
         if fact["user"] == "ines" and fact["id"] not in ended
     ]
     merged = [
         pair
-        for pair in itertools.combinations(mine, 2)
+        for pair in itertools.combinations(current, 2)
         if compare_texts(*pair) != "different"
     ]
-    assert len(mine) > 50
+    assert len(current) > 50
     assert merged == []
 
 

@@ -95,8 +95,8 @@ def test_fact_is_stored_with_vector_or_embedding_error(owner):
         errors=["", "the service is down"],
     )
     rows = Passage.objects.filter(user_id=owner).order_by("dimensions")
-    told = list(rows.values_list("fact__content", "embedder", "embedding_error"))
-    assert told == [
+    embedded = list(rows.values_list("fact__content", "embedder", "embedding_error"))
+    assert embedded == [
         ("Has a cat", "", "the service is down"),
         ("Likes tea", "test:2", ""),
     ]
@@ -208,11 +208,11 @@ def test_key_belongs_to_one_active_fact(owner):
 
 
 def test_fact_is_hidden_as_soon_as_it_expires(owner):
-    past = timezone.now() - DAY
-    fact = learn(owner, "Is in Rome today", expires_at=past)
-    kept = learn(owner, "Is in Oslo today", expires_at=past, is_pinned=True)
+    expiry = timezone.now() - DAY
+    fact = learn(owner, "Is in Rome today", expires_at=expiry)
+    pinned_fact = learn(owner, "Is in Oslo today", expires_at=expiry, is_pinned=True)
     assert fact.status == "expired"
-    assert contents(owner) == [kept.content]
+    assert contents(owner) == [pinned_fact.content]
     assert contents(owner, status="expired") == [fact.content]
     assert Fact.objects.get(id=fact.id).status == "active"
 
@@ -249,18 +249,18 @@ def test_restored_expired_fact_has_no_expiry(owner):
 
 
 def test_fact_pages_are_newest_first(owner):
-    names = [f"Has a boat called {name}" for name in ("Aida", "Bora", "Cleo", "Duna")]
-    for name in names:
+    boats = [f"Has a boat called {name}" for name in ("Aida", "Bora", "Cleo", "Duna")]
+    for name in boats:
         save(owner, name, category="event", source="agent")
     save(owner, "Likes tea", category="preference")
     newest, has_more = fact_store.page_facts(owner, category="event", limit=3)
-    assert [fact.content for fact in newest] == names[:0:-1]
+    assert [fact.content for fact in newest] == boats[:0:-1]
     assert has_more
     after = (newest[-1].created_at, newest[-1].id)
     oldest, has_more = fact_store.page_facts(
         owner, category="event", after=after, limit=3
     )
-    assert [fact.content for fact in oldest] == names[:1]
+    assert [fact.content for fact in oldest] == boats[:1]
     assert not has_more
     assert contents(owner, source="extraction") == ["Likes tea"]
 
@@ -270,12 +270,12 @@ def test_fact_pages_keep_facts_of_the_same_instant(owner):
     fact_store.save_drafts(
         owner, [FactDraft(text) for text in texts], [None] * 5, by="extraction"
     )
-    seen, after, has_more = [], None, True
+    contents_read, after, has_more = [], None, True
     while has_more:
         page, has_more = fact_store.page_facts(owner, after=after, limit=2)
-        seen += [fact.content for fact in page]
+        contents_read += [fact.content for fact in page]
         after = (page[-1].created_at, page[-1].id)
-    assert sorted(seen) == sorted(texts)
+    assert sorted(contents_read) == sorted(texts)
 
 
 @pytest.mark.parametrize("stored", [3, 30])
@@ -302,8 +302,10 @@ def test_pinned_and_important_facts_are_pinned_context(owner):
     save(owner, "Is on a trip", is_pinned=True, valid_to=yesterday)
     gone = learn(owner, "Has a cat", is_pinned=True)
     fact_store.soft_delete_fact(owner, gone.id, by="user")
-    stood = [fact.content for fact in pinned_context.pinned_facts(owner, limit=10)]
-    assert stood == [pinned.content, "Is allergic to nuts", "Plays chess"]
+    pinned_contents = [
+        fact.content for fact in pinned_context.pinned_facts(owner, limit=10)
+    ]
+    assert pinned_contents == [pinned.content, "Is allergic to nuts", "Plays chess"]
     assert pinned_context.pinned_facts(owner, limit=1) == [
         fact_store.get_fact(owner, pinned.id)
     ]

@@ -20,13 +20,13 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 def day(monkeypatch):
     """Return a function that makes it that day of the story."""
 
-    def it_is(number: float) -> datetime:
+    def set_day(number: float) -> datetime:
         at = START + number * DAY
         monkeypatch.setattr("django.utils.timezone.now", lambda: at)
         return at
 
-    it_is(0)
-    return it_is
+    set_day(0)
+    return set_day
 
 
 def save(user: UserId, content: str, **draft) -> SaveResult:
@@ -36,7 +36,7 @@ def save(user: UserId, content: str, **draft) -> SaveResult:
     return saved
 
 
-def known(user: UserId, number: float, **wanted) -> list[str]:
+def contents_on(user: UserId, number: float, **wanted) -> list[str]:
     page, _ = fact_store.page_facts(user, as_of=START + number * DAY, **wanted)
     return [fact.content for fact in page]
 
@@ -44,8 +44,8 @@ def known(user: UserId, number: float, **wanted) -> list[str]:
 def test_as_of_before_the_first_fact_is_empty(owner, day):
     day(2)
     save(owner, "Likes tea")
-    assert known(owner, 1) == []
-    assert known(owner, 2) == known(owner, 3) == ["Likes tea"]
+    assert contents_on(owner, 1) == []
+    assert contents_on(owner, 2) == contents_on(owner, 3) == ["Likes tea"]
 
 
 def test_as_of_shows_superseded_fact_until_its_change(owner, day):
@@ -53,10 +53,14 @@ def test_as_of_shows_superseded_fact_until_its_change(owner, day):
     day(5)
     save(owner, "Lives in Berlin")
     day(9)
-    assert known(owner, 4.9) == ["Lives in Lisbon"]
-    assert known(owner, 5) == ["Lives in Berlin"]
-    [then], _ = fact_store.page_facts(owner, as_of=START + 4 * DAY)
-    assert (then.status, then.superseded_by, then.valid_to) == ("active", None, None)
+    assert contents_on(owner, 4.9) == ["Lives in Lisbon"]
+    assert contents_on(owner, 5) == ["Lives in Berlin"]
+    [earlier], _ = fact_store.page_facts(owner, as_of=START + 4 * DAY)
+    assert (earlier.status, earlier.superseded_by, earlier.valid_to) == (
+        "active",
+        None,
+        None,
+    )
 
 
 def test_as_of_shows_earlier_text_of_edited_fact(owner, day):
@@ -66,11 +70,11 @@ def test_as_of_shows_earlier_text_of_edited_fact(owner, day):
         fact_store.edit_fact(
             owner, fact_id, {"content": text, "importance": 9}, by="user"
         )
-    assert known(owner, 1) == ["Likes tea"]
-    assert known(owner, 2) == known(owner, 3.9) == ["Likes green tea"]
-    assert known(owner, 9) == ["Likes black tea"]
-    [then], _ = fact_store.page_facts(owner, as_of=START + DAY)
-    assert (then.importance, then.source) == (3, "extraction")
+    assert contents_on(owner, 1) == ["Likes tea"]
+    assert contents_on(owner, 2) == contents_on(owner, 3.9) == ["Likes green tea"]
+    assert contents_on(owner, 9) == ["Likes black tea"]
+    [earlier], _ = fact_store.page_facts(owner, as_of=START + DAY)
+    assert (earlier.importance, earlier.source) == (3, "extraction")
 
 
 def test_as_of_before_deletion_shows_deleted_fact(owner, day):
@@ -79,16 +83,16 @@ def test_as_of_before_deletion_shows_deleted_fact(owner, day):
     fact_store.soft_delete_fact(owner, fact_id, by="user")
     day(4)
     fact_store.edit_fact(owner, fact_id, {"status": "active"}, by="user")
-    for number, there in ((1, True), (2, False), (3, False), (4, True)):
-        assert bool(known(owner, number)) == there
-    assert known(owner, 3, status="deleted") == ["Likes tea"]
+    for number, is_active in ((1, True), (2, False), (3, False), (4, True)):
+        assert bool(contents_on(owner, number)) == is_active
+    assert contents_on(owner, 3, status="deleted") == ["Likes tea"]
 
 
 def test_as_of_respects_valid_from_and_valid_to(owner, day):
     save(owner, "Is in Rome", valid_from=START + DAY, valid_to=START + 3 * DAY)
     for number, is_so in ((0, False), (1, True), (2, True), (3, False)):
-        assert bool(known(owner, number)) == is_so
-    assert known(owner, 0, status=None) == ["Is in Rome"]
+        assert bool(contents_on(owner, number)) == is_so
+    assert contents_on(owner, 0, status=None) == ["Is in Rome"]
 
 
 @pytest.mark.parametrize("is_noted", [False, True])
@@ -98,9 +102,9 @@ def test_as_of_respects_expiry(owner, day, is_noted):
     now = day(5)
     if is_noted:
         fact_store.expire_due_facts(now)
-    assert sorted(known(owner, 1)) == ["Has a visa", "Is in Rome"]
-    assert known(owner, 2) == known(owner, 9) == ["Has a visa"]
-    assert known(owner, 3, status="expired") == ["Is in Rome"]
+    assert sorted(contents_on(owner, 1)) == ["Has a visa", "Is in Rome"]
+    assert contents_on(owner, 2) == contents_on(owner, 9) == ["Has a visa"]
+    assert contents_on(owner, 3, status="expired") == ["Is in Rome"]
 
 
 def test_as_of_filters_by_past_category_and_status(owner, day):
@@ -108,10 +112,10 @@ def test_as_of_filters_by_past_category_and_status(owner, day):
     save(owner, "Has a cat", category="fact")
     day(2)
     fact_store.edit_fact(owner, fact_id, {"category": "preference"}, by="user")
-    assert known(owner, 1, category="general") == ["Likes tea"]
-    assert known(owner, 1, category="preference") == []
-    assert known(owner, 2, category="preference") == ["Likes tea"]
-    assert known(owner, 2, category="general") == []
+    assert contents_on(owner, 1, category="general") == ["Likes tea"]
+    assert contents_on(owner, 1, category="preference") == []
+    assert contents_on(owner, 2, category="preference") == ["Likes tea"]
+    assert contents_on(owner, 2, category="general") == []
 
 
 def test_as_of_pages_continue_without_gap_or_repeat(owner, day):
@@ -120,7 +124,7 @@ def test_as_of_pages_continue_without_gap_or_repeat(owner, day):
     for number, text in enumerate(texts):
         day(number)
         save(owner, text)
-    then = day(20)
+    as_of = day(20)
     for number, fact in enumerate(fact_store.page_facts(owner)[0]):
         day(21)
         if number % 3 == 0:
@@ -129,12 +133,12 @@ def test_as_of_pages_continue_without_gap_or_repeat(owner, day):
             )
         elif number % 3 == 1:
             fact_store.soft_delete_fact(owner, fact.id, by="user")
-    seen, after, has_more = [], None, True
+    contents, after, has_more = [], None, True
     while has_more:
-        page, has_more = fact_store.page_facts(owner, as_of=then, after=after, limit=5)
-        seen += [fact.content for fact in page]
+        page, has_more = fact_store.page_facts(owner, as_of=as_of, after=after, limit=5)
+        contents += [fact.content for fact in page]
         after = (page[-1].created_at, page[-1].id)
-    assert seen == texts[::-1]
+    assert contents == texts[::-1]
 
 
 @pytest.mark.parametrize("stored", [3, 40])

@@ -50,18 +50,18 @@ def test_similar_vectors_match_from_the_threshold_on(owner, threshold, outcome):
 @pytest.mark.parametrize("again", ["Likes tea", "likes TEA.", "Likes tea!"])
 def test_repeated_fact_is_unchanged(owner, again):
     first = save(owner, "Likes tea", said_at=MAY)
-    was = fact_store.get_fact(owner, first.fact_id)
+    before = fact_store.get_fact(owner, first.fact_id)
     second = save(owner, again, said_at=MAY + DAY)
     assert second == SaveResult(first.fact_id, "unchanged")
     now = fact_store.get_fact(owner, first.fact_id)
-    assert (now.content, now.created_at) == (was.content, was.created_at)
-    assert now.updated_at > was.updated_at
+    assert (now.content, now.created_at) == (before.content, before.created_at)
+    assert now.updated_at > before.updated_at
     assert now.said_at == MAY + DAY
     assert len(fact_store.list_changes(owner, first.fact_id)) == 1
 
 
 @pytest.mark.parametrize(
-    "more",
+    "fields",
     [
         {"importance": 9},
         {"is_pinned": True},
@@ -71,11 +71,11 @@ def test_repeated_fact_is_unchanged(owner, again):
         {"source": "user"},
     ],
 )
-def test_repeated_fact_with_more_weight_is_updated(owner, more):
+def test_repeated_fact_with_more_weight_is_updated(owner, fields):
     first = save(owner, "Likes tea", importance=5, said_at=MAY)
-    assert save(owner, "Likes tea", **more) == SaveResult(first.fact_id, "updated")
+    assert save(owner, "Likes tea", **fields) == SaveResult(first.fact_id, "updated")
     fact = fact_store.get_fact(owner, first.fact_id)
-    [(name, value)] = more.items()
+    [(name, value)] = fields.items()
     assert getattr(fact, name) == value
     assert name in fact_store.list_changes(owner, first.fact_id)[-1].after
     assert save(owner, "Likes tea", importance=1).outcome == "unchanged"
@@ -84,14 +84,14 @@ def test_repeated_fact_with_more_weight_is_updated(owner, more):
 
 def test_paraphrase_replaces_the_text(owner):
     first = save(owner, "Has 2 kids in school", importance=7, quote="two kids")
-    was = fact_store.get_fact(owner, first.fact_id)
+    before = fact_store.get_fact(owner, first.fact_id)
     second = save(
         owner, "Has two children in school", importance=4, quote="my children"
     )
     assert second == SaveResult(first.fact_id, "updated")
     fact = fact_store.get_fact(owner, first.fact_id)
     assert (fact.content, fact.quote) == ("Has two children in school", "my children")
-    assert (fact.importance, fact.created_at) == (7, was.created_at)
+    assert (fact.importance, fact.created_at) == (7, before.created_at)
     step = fact_store.list_changes(owner, first.fact_id)[-1]
     assert step.before["content"] == "Has 2 kids in school"
 
@@ -116,9 +116,9 @@ def test_changed_fact_supersedes_the_old_one(owner):
     new = save(owner, "Lives in Berlin", said_at=MAY + DAY)
     assert (new.outcome, new.superseded) == ("superseded", old.fact_id)
     assert active(owner) == ["Lives in Berlin"]
-    past = fact_store.get_fact(owner, old.fact_id)
-    assert (past.status, past.content) == ("superseded", "Lives in Lisbon")
-    assert (past.superseded_by, past.valid_to) == (new.fact_id, MAY + DAY)
+    earlier = fact_store.get_fact(owner, old.fact_id)
+    assert (earlier.status, earlier.content) == ("superseded", "Lives in Lisbon")
+    assert (earlier.superseded_by, earlier.valid_to) == (new.fact_id, MAY + DAY)
     assert last(owner, old) == ("superseded", "superseded by: Lives in Berlin")
     assert not Passage.objects.filter(fact_id=old.fact_id).exists()
 
@@ -144,8 +144,8 @@ def test_future_change_keeps_the_old_fact_until_then(owner):
 
 def test_past_fact_supersedes_nothing(owner):
     save(owner, "Lives in Lisbon", said_at=MAY)
-    past = save(owner, "Lives in Berlin", said_at=MAY + DAY, valid_to=MAY - DAY)
-    assert past.outcome == "created"
+    earlier = save(owner, "Lives in Berlin", said_at=MAY + DAY, valid_to=MAY - DAY)
+    assert earlier.outcome == "created"
     assert active(owner) == ["Lives in Berlin", "Lives in Lisbon"]
 
 
@@ -165,9 +165,9 @@ def test_model_can_name_the_superseded_fact(owner):
 
 def test_known_fact_can_supersede_another(owner):
     old = save(owner, "Loves steak")
-    known = save(owner, "Is a vegan")
+    vegan = save(owner, "Is a vegan")
     new = save(owner, "Is a vegan.", supersedes=old.fact_id)
-    assert new == SaveResult(known.fact_id, "superseded", old.fact_id)
+    assert new == SaveResult(vegan.fact_id, "superseded", old.fact_id)
     assert active(owner) == ["Is a vegan"]
 
 
@@ -207,7 +207,7 @@ def test_drafts_of_one_batch_are_reconciled(owner):
     texts = ["Lives in Lisbon", "Likes tea", "likes tea", "Lives in Berlin"]
     drafts = [FactDraft(text) for text in texts]
     saved = fact_store.save_drafts(owner, drafts, [None] * 4, by="extraction")
-    outcomes = [one.outcome for one in saved]
+    outcomes = [result.outcome for result in saved]
     # Of a contradiction in one breath nobody knows which end is true.
     assert outcomes == ["created", "created", "unchanged", "created"]
     assert sorted(active(owner)) == ["Likes tea", "Lives in Berlin", "Lives in Lisbon"]
@@ -222,18 +222,18 @@ def test_compatible_facts_of_one_batch_are_all_kept(owner):
     drafts = [FactDraft(content) for content in contents]
     saved = fact_store.save_drafts(owner, drafts, [None] * len(drafts), by="extraction")
     assert [each.outcome for each in saved] == ["created"] * 4
-    known, _ = fact_store.page_facts(owner)
-    assert {fact.content for fact in known} == set(contents)
+    facts, _ = fact_store.page_facts(owner)
+    assert {fact.content for fact in facts} == set(contents)
 
 
 def test_same_key_replaces_the_fact(owner):
     first = save(owner, "Prefers short answers", key="style", source="agent")
-    was = fact_store.get_fact(owner, first.fact_id)
+    before = fact_store.get_fact(owner, first.fact_id)
     second = save(owner, "Wants long replies", key="style", source="user", by="user")
     assert second == SaveResult(first.fact_id, "updated")
     fact = fact_store.get_fact(owner, first.fact_id)
     assert (fact.content, fact.source) == ("Wants long replies", "user")
-    assert fact.created_at == was.created_at
+    assert fact.created_at == before.created_at
     step = fact_store.list_changes(owner, first.fact_id)[-1]
     assert (step.action, step.by) == ("updated", "user")
     assert step.before["content"] == "Prefers short answers"
@@ -287,7 +287,7 @@ def test_older_statement_is_stored_as_outdated(owner, key):
 )
 @pytest.mark.parametrize("key", [None, "city"])
 def test_extraction_does_not_change_user_entered_facts(owner, person, key):
-    kept = save(owner, "Lives in Lisbon", key=key, **person)
+    entered = save(owner, "Lives in Lisbon", key=key, **person)
     flagged = save(owner, "Lives in Berlin", key=key)
     assert flagged.outcome == "pending_review"
     assert active(owner) == ["Lives in Lisbon"]
@@ -296,18 +296,19 @@ def test_extraction_does_not_change_user_entered_facts(owner, person, key):
     assert "Lives in Lisbon" in reason
     assert save(owner, "Lives in Berlin", key=key) == flagged
     again = save(owner, "lives in lisbon", importance=10, key=key)
-    assert again == SaveResult(kept.fact_id, "unchanged")
+    assert again == SaveResult(entered.fact_id, "unchanged")
     by_user = save(owner, "Lives in Berlin", source="user", key=key)
     assert by_user.outcome in ("superseded", "updated")
 
 
 def test_extraction_cannot_supersede_user_entered_facts(owner):
-    kept = save(owner, "Loves steak", source="user")
+    entered = save(owner, "Loves steak", source="user")
     assert (
-        save(owner, "Is a vegan", supersedes=kept.fact_id).outcome == "pending_review"
+        save(owner, "Is a vegan", supersedes=entered.fact_id).outcome
+        == "pending_review"
     )
     save(owner, "Plays chess")
-    again = save(owner, "Plays chess", supersedes=kept.fact_id)
+    again = save(owner, "Plays chess", supersedes=entered.fact_id)
     assert again.outcome == "unchanged"
     assert "Loves steak" in active(owner)
 
@@ -351,7 +352,7 @@ def test_parallel_contradictions_leave_one_active_fact(owner):
         thread.join()
     statuses = Fact.objects.filter(user_id=owner).values_list("status", flat=True)
     assert sorted(statuses) == ["active", "superseded"]
-    assert {one.outcome for one in saved} <= {"created", "superseded", "outdated"}
+    assert {result.outcome for result in saved} <= {"created", "superseded", "outdated"}
 
 
 def test_parallel_writers_of_a_key_leave_one_fact(owner):

@@ -118,17 +118,19 @@ def test_incrementally_built_corpus_equals_full_build(texts, sizes, removed, mer
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(large_corpus, "MIN_MERGED", merged)
         corpus = large_corpus.EMPTY
-        waiting = list(rows)
+        remaining = list(rows)
         for size in [*sizes, len(rows)]:
-            some, waiting = waiting[:size], waiting[size:]
-            if some:
-                corpus = large_corpus.append_rows(corpus, some)
-        left = np.array([n for n in range(len(rows)) if n not in removed], np.int64)
-        corpus = large_corpus.keep_only(corpus, left)
+            batch, remaining = remaining[:size], remaining[size:]
+            if batch:
+                corpus = large_corpus.append_rows(corpus, batch)
+        kept_numbers = np.array(
+            [n for n in range(len(rows)) if n not in removed], np.int64
+        )
+        corpus = large_corpus.keep_only(corpus, kept_numbers)
         again = row(100, ["cat", "sea"], len(rows))
         corpus = large_corpus.append_rows(corpus, [again])
-    whole = large_corpus.build_corpus([rows[n] for n in left] + [again])
-    assert scores(corpus, WORDS) == scores(whole, WORDS)
+    rebuilt = large_corpus.build_corpus([rows[n] for n in kept_numbers] + [again])
+    assert scores(corpus, WORDS) == scores(rebuilt, WORDS)
 
 
 def test_vectors_of_other_embedders_are_ignored():
@@ -148,9 +150,9 @@ def test_rarest_terms_of_a_long_query_count(monkeypatch):
 
 def test_windows_are_scored_block_by_block(monkeypatch):
     rows = [row(n, [WORDS[n % 5], WORDS[n % 3]], n) for n in range(20)]
-    whole = scores(large_corpus.build_corpus(rows), WORDS)
+    rebuilt = scores(large_corpus.build_corpus(rows), WORDS)
     monkeypatch.setattr(relevance_scores, "MAX_CELLS", 45)
-    assert scores(large_corpus.build_corpus(rows), WORDS) == whole
+    assert scores(large_corpus.build_corpus(rows), WORDS) == rebuilt
 
 
 def test_each_term_hash_has_its_own_postings():

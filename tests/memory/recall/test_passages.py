@@ -130,7 +130,7 @@ def test_reindexed_messages_are_stored_once(owner):
 
 
 def test_passages_without_current_vector_are_pending(owner):
-    ours = index_fact(owner, "The user likes tea", vector(1))
+    passage = index_fact(owner, "The user likes tea", vector(1))
     index_fact(owner, "The user likes milk", vector(1, embedder="old"))
     index_messages(owner, "hello")
     waiting = [
@@ -138,7 +138,7 @@ def test_passages_without_current_vector_are_pending(owner):
     ]
     assert [p.text for p in waiting] == ["likes milk", "hello"]
     first, second = waiting
-    assert ours not in [p.id for p in waiting]
+    assert passage not in [p.id for p in waiting]
     after = passages.list_pending("test", after=first.id, limit=1)
     assert after[0].id <= second.id
 
@@ -214,9 +214,9 @@ def test_term_hashes_are_stable_across_processes():
 
 def test_lexemes_of_users_are_disjoint(owner):
     stranger = UserId(uuid.uuid4())
-    mine, theirs = (term_encoding.user_lexemes(u, ["tea"]) for u in (owner, stranger))
-    assert mine != theirs
-    assert mine == term_encoding.user_lexemes(owner, ["tea"])
+    own, foreign = (term_encoding.user_lexemes(u, ["tea"]) for u in (owner, stranger))
+    assert own != foreign
+    assert own == term_encoding.user_lexemes(owner, ["tea"])
 
 
 @sqlite

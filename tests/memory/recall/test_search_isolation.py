@@ -79,15 +79,15 @@ def test_parallel_reads_and_writes_do_not_conflict(owner):
     total = 30
     index_fact(owner, "cello 0", vector(1))
     failures: list[object] = []
-    over = threading.Event()
+    stopped = threading.Event()
 
     def read() -> None:
-        most = 0
+        largest = 0
         try:
-            while not over.is_set():
+            while not stopped.is_set():
                 found = len(find_facts(owner, "cello", vector(1), limit=99))
-                assert found >= most, (found, most)
-                most = found
+                assert found >= largest, (found, largest)
+                largest = found
         except BaseException as exc:  # it is told to the test
             failures.append(exc)
         finally:
@@ -98,7 +98,7 @@ def test_parallel_reads_and_writes_do_not_conflict(owner):
         reader.start()
     for number in range(1, total):
         index_fact(owner, f"cello {number}", vector(1, number))
-    over.set()
+    stopped.set()
     for reader in readers:
         reader.join()
     assert failures == []

@@ -47,12 +47,12 @@ def found(corpus, question: ParsedQuery, weights, how) -> list[tuple[int, float]
         legs = numpy_index._score_passages(corpus, question, None, windows=windows)
     ranking = fusion.fuse(legs, weights, how)
     return [
-        (ranking.id_at(rank), *told(ranking.score_at(rank)))
+        (ranking.id_at(rank), *score_fields(ranking.score_at(rank)))
         for rank in range(len(ranking))
     ]
 
 
-def told(score) -> tuple:
+def score_fields(score) -> tuple:
     legs = (score.total, score.similarity, score.terms, score.window)
     return tuple(None if leg is None else round(leg, 4) for leg in legs)
 
@@ -83,22 +83,22 @@ def test_insertion_order_does_not_change_scores(texts, cut):
     grown = small_corpus.append_rows(
         small_corpus.build_corpus(every[:cut]), every[cut:]
     )
-    whole = small_corpus.build_corpus(every)
+    full_corpus = small_corpus.build_corpus(every)
     assert found(grown, question, fusion.MESSAGE_WEIGHTS, "weighted") == found(
-        whole, question, fusion.MESSAGE_WEIGHTS, "weighted"
+        full_corpus, question, fusion.MESSAGE_WEIGHTS, "weighted"
     )
 
 
-@given(texts=TEXTS, left=st.sets(st.integers(0, 11)))
-def test_removed_rows_leave_no_trace(texts, left):
+@given(texts=TEXTS, kept=st.sets(st.integers(0, 11)))
+def test_removed_rows_leave_no_trace(texts, kept):
     every = rows(texts)
-    kept = [row for number, row in enumerate(every) if number in left]
+    remaining = [row for number, row in enumerate(every) if number in kept]
     question = ParsedQuery(WORDS, ASKED, 0.0)
     fewer = small_corpus.keep_only(
-        small_corpus.build_corpus(every), [row[0] for row in kept]
+        small_corpus.build_corpus(every), [row[0] for row in remaining]
     )
     asked = (question, fusion.MESSAGE_WEIGHTS, "weighted")
-    assert found(fewer, *asked) == found(small_corpus.build_corpus(kept), *asked)
+    assert found(fewer, *asked) == found(small_corpus.build_corpus(remaining), *asked)
 
 
 def test_previous_corpus_is_unchanged_by_an_append():

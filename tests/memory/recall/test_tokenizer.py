@@ -52,7 +52,7 @@ def test_numbers_and_dates_are_kept(text, found):
 
 
 @pytest.mark.parametrize(
-    ("said", "asked"),
+    ("stored", "asked"),
     [
         ("\u6211\u7684\u732b\u5f88\u53ef\u7231", "\u732b"),
         ("\u6211\u559c\u6b22\u5403\u82f9\u679c", "\u82f9\u679c"),
@@ -68,8 +68,8 @@ def test_numbers_and_dates_are_kept(text, found):
         (f"ok {THUMB}\U0001f3fd", THUMB),
     ],
 )
-def test_stored_and_asked_forms_share_a_term(said, asked):
-    assert set(tokenizer.tokenize(said)) & set(tokenizer.tokenize(asked))
+def test_stored_and_asked_forms_share_a_term(stored, asked):
+    assert set(tokenizer.tokenize(stored)) & set(tokenizer.tokenize(asked))
 
 
 @pytest.mark.parametrize(

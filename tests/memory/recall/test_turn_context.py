@@ -49,7 +49,9 @@ def cellist() -> UserId:
     return user
 
 
-def told(user: UserId, state: dict[str, Any], settings: dict[str, Any]) -> Context:
+def context_of(
+    user: UserId, state: dict[str, Any], settings: dict[str, Any]
+) -> Context:
     """Return the context of a turn that asks for the cello, two messages long."""
     given = {"recency_limit": 2, "relevance_limit": 0, "salience_limit": 0, **settings}
     memory = MemoryConfig(user_state=UserState(**state), **given)
@@ -69,8 +71,8 @@ def told(user: UserId, state: dict[str, Any], settings: dict[str, Any]) -> Conte
     ],
 )
 def test_memory_prompt_size_settings_take_effect(cellist, setting, text, before, after):
-    assert told(cellist, {}, {}).memory_prompt.count(text) == before
-    assert told(cellist, setting, {}).memory_prompt.count(text) == after
+    assert context_of(cellist, {}, {}).memory_prompt.count(text) == before
+    assert context_of(cellist, setting, {}).memory_prompt.count(text) == after
 
 
 @pytest.mark.parametrize(
@@ -87,12 +89,12 @@ def test_memory_prompt_size_settings_take_effect(cellist, setting, text, before,
     ],
 )
 def test_recalled_message_settings_take_effect(cellist, settings, quoted):
-    assert told(cellist, {}, settings).memory_prompt.count(', user: "') == quoted
+    assert context_of(cellist, {}, settings).memory_prompt.count(', user: "') == quoted
 
 
 @pytest.mark.parametrize(("limit", "count"), [(1, 1), (3, 3), (None, 7)])
 def test_recency_limit_sets_the_message_count(cellist, limit, count):
-    assert len(told(cellist, {}, {"recency_limit": limit}).messages) == count
+    assert len(context_of(cellist, {}, {"recency_limit": limit}).messages) == count
 
 
 @pytest.fixture
@@ -126,11 +128,11 @@ def owner() -> UserId:
 
 
 def test_newest_fitting_summaries_are_shown_in_order(owner):
-    told = turn_context.load_context(
+    context = turn_context.load_context(
         owner, ContextQuery("", 1400, MemoryConfig())
     ).memory_prompt
-    assert "stretch 296" not in told
-    assert told.index("stretch 297") < told.index("stretch 299")
+    assert "stretch 296" not in context
+    assert context.index("stretch 297") < context.index("stretch 299")
 
 
 def test_summary_query_reads_no_more_than_can_fit(owner):

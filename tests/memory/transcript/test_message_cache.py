@@ -24,12 +24,12 @@ def elsewhere(monkeypatch):
     def write(user: UserId, *texts: str) -> None:
         with monkeypatch.context() as other:
             other.setattr(message_cache, "MESSAGE_CACHE", MessageCache())
-            say(user, *texts)
+            append_texts(user, *texts)
 
     return write
 
 
-def say(user: UserId, *texts: str) -> None:
+def append_texts(user: UserId, *texts: str) -> None:
     entries = [
         NewMessage(Message(("user", "assistant")[i % 2], text), 10)
         for i, text in enumerate(texts)
@@ -49,50 +49,50 @@ def queries(user: UserId, **options) -> list[str]:
 
 
 def test_cached_messages_are_not_read_again(owner):
-    say(owner, "one", "two")
+    append_texts(owner, "one", "two")
     texts(owner)
-    say(owner, "three", "four")
+    append_texts(owner, "three", "four")
     (only,) = queries(owner)
     assert "memory_message" not in only
     assert texts(owner) == ["one", "two", "three", "four"]
 
 
 def test_cache_includes_messages_of_other_processes(owner, elsewhere):
-    say(owner, "one", "two")
+    append_texts(owner, "one", "two")
     texts(owner)
     elsewhere(owner, "three", "four")
     assert texts(owner) == ["one", "two", "three", "four"]
-    say(owner, "five", "six")
+    append_texts(owner, "five", "six")
     assert texts(owner)[-2:] == ["five", "six"]
 
 
 def test_write_after_an_unseen_one_leaves_no_gap(owner, elsewhere):
-    say(owner, "one", "two")
+    append_texts(owner, "one", "two")
     texts(owner)
     elsewhere(owner, "three", "four")
-    say(owner, "five", "six")
+    append_texts(owner, "five", "six")
     assert texts(owner) == ["one", "two", "three", "four", "five", "six"]
 
 
 def test_cache_catches_up_with_more_than_a_page(owner, elsewhere):
-    say(owner, "one", "two")
+    append_texts(owner, "one", "two")
     texts(owner)
     elsewhere(owner, *(str(i) for i in range(message_store.PAGE_SIZE * 2)))
     assert texts(owner) == ["one", "two", *map(str, range(message_store.PAGE_SIZE * 2))]
 
 
 def test_erased_thread_leaves_the_cache_at_once(owner):
-    say(owner, "secret", "reply")
+    append_texts(owner, "secret", "reply")
     texts(owner)
     Thread.objects.filter(user_id=owner).delete()
     assert texts(owner) == []
-    say(owner, "new", "reply")
+    append_texts(owner, "new", "reply")
     assert texts(owner) == ["new", "reply"]
 
 
 @pytest.mark.parametrize("cap", [0, 1, 50])
 def test_cap_limits_the_cache_but_not_the_result(owner, cap):
-    say(owner, *map(str, range(80)))
+    append_texts(owner, *map(str, range(80)))
     for _ in range(2):
         assert texts(owner, cap=cap) == [str(i) for i in range(80)]
     cached = message_cache.MESSAGE_CACHE.get((owner, ""))
@@ -101,17 +101,17 @@ def test_cap_limits_the_cache_but_not_the_result(owner, cap):
 
 
 def test_recent_messages_respect_the_limit(owner):
-    say(owner, *map(str, range(20)))
+    append_texts(owner, *map(str, range(20)))
     assert texts(owner, limit=4) == ["16", "17", "18", "19"]
     assert texts(owner, limit=3) == ["18", "19"]
 
 
 def test_recent_messages_stop_where_summaries_begin(owner):
-    say(owner, *map(str, range(80)))
+    append_texts(owner, *map(str, range(80)))
     Thread.objects.filter(user_id=owner).update(summarized_until=30)
-    told = recent(owner, max_tokens=100_000)
-    assert [m.text for m in told.messages] == [str(i) for i in range(30, 80)]
-    assert told.first_position == 30
+    window = recent(owner, max_tokens=100_000)
+    assert [m.text for m in window.messages] == [str(i) for i in range(30, 80)]
+    assert window.first_position == 30
     # Held from before, and from within a page.
     Thread.objects.filter(user_id=owner).update(summarized_until=60)
     assert texts(owner) == [str(i) for i in range(60, 80)]

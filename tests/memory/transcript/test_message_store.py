@@ -18,7 +18,7 @@ from tests.memory.transcript.reading import recent
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 
-def say(user: UserId, *texts: str, thread: str = "", tokens: int = 10) -> None:
+def append_turn(user: UserId, *texts: str, thread: str = "", tokens: int = 10) -> None:
     """Store one turn: what the user said, then the reply."""
     roles = ("user", "assistant")
     entries = [
@@ -32,20 +32,20 @@ def texts(user: UserId, thread: str = "", max_tokens: int = 1000) -> list[str]:
 
 
 def test_transcript_reads_messages_in_order(owner):
-    say(owner, "one", "two")
-    say(owner, "three", "four")
+    append_turn(owner, "one", "two")
+    append_turn(owner, "three", "four")
     assert texts(owner) == ["one", "two", "three", "four"]
 
 
 def test_transcript_separates_users(owner):
     stranger = UserId(uuid.uuid4())
-    say(owner, "mine", "yours")
+    append_turn(owner, "mine", "yours")
     assert texts(stranger) == []
 
 
 def test_transcript_separates_threads_of_a_user(owner):
-    say(owner, "default", "reply")
-    say(owner, "work", "reply", thread="work")
+    append_turn(owner, "default", "reply")
+    append_turn(owner, "work", "reply", thread="work")
     assert texts(owner) == ["default", "reply"]
     assert texts(owner, "work") == ["work", "reply"]
     assert texts(owner, "other") == []
@@ -53,7 +53,7 @@ def test_transcript_separates_threads_of_a_user(owner):
 
 def test_transcript_keeps_the_newest_messages_that_fit(owner):
     for turn in range(5):
-        say(owner, f"question {turn}", f"answer {turn}", tokens=100)
+        append_turn(owner, f"question {turn}", f"answer {turn}", tokens=100)
     assert texts(owner, max_tokens=400) == [
         "question 3",
         "answer 3",
@@ -64,13 +64,13 @@ def test_transcript_keeps_the_newest_messages_that_fit(owner):
 
 def test_transcript_never_starts_with_a_reply(owner):
     for turn in range(3):
-        say(owner, f"question {turn}", f"answer {turn}", tokens=100)
+        append_turn(owner, f"question {turn}", f"answer {turn}", tokens=100)
     assert texts(owner, max_tokens=300) == ["question 2", "answer 2"]
 
 
 @pytest.mark.parametrize("budget", [0, -50, 5])
 def test_transcript_is_empty_when_nothing_fits(owner, budget):
-    say(owner, "question", "answer")
+    append_turn(owner, "question", "answer")
     assert texts(owner, max_tokens=budget) == []
 
 
@@ -85,14 +85,14 @@ def test_transcript_keeps_an_open_exchange_over_budget(owner):
             NewMessage(Message("assistant", None, tool_calls=(call,)), 500),
         ],
     )
-    kept = recent(owner, "", max_tokens=10, mid_exchange=True).messages
-    assert [m.role for m in kept] == ["user", "assistant"]
+    messages = recent(owner, "", max_tokens=10, mid_exchange=True).messages
+    assert [m.role for m in messages] == ["user", "assistant"]
     assert recent(owner, "", max_tokens=10).messages == []
 
 
 def test_transcript_returns_every_message_field(owner):
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
-    said = [
+    stored_texts = [
         Message("user", [{"type": "text", "text": "what is this?"}, picture]),
         Message(
             "assistant",
@@ -104,14 +104,14 @@ def test_transcript_returns_every_message_field(owner):
         Message("assistant", "A cat.", name="bob"),
     ]
     message_store.append_turn(
-        owner, "", new_turn_id(), [NewMessage(m, 5) for m in said]
+        owner, "", new_turn_id(), [NewMessage(m, 5) for m in stored_texts]
     )
-    assert recent(owner, "", max_tokens=100).messages == said
+    assert recent(owner, "", max_tokens=100).messages == stored_texts
 
 
 @pytest.mark.parametrize("text", ["nul \0 inside", "😀 ünï ￾ 中文", "", "'; --"])
 def test_transcript_stores_any_text(owner, text):
-    say(owner, text, "ok")
+    append_turn(owner, text, "ok")
     assert texts(owner)[0] == text.replace("\0", "\ufffd")
 
 
@@ -127,8 +127,8 @@ def test_old_images_are_left_out(owner):
         reply = Message("assistant", f"picture {number}")
         entries = [NewMessage(picture, 800), NewMessage(reply, 10)]
         message_store.append_turn(owner, "", new_turn_id(), entries)
-    kept = [m.text for m in recent(owner, "", max_tokens=100_000).messages]
-    assert kept == ["", "picture 3", "", "picture 4"]
+    messages = [m.text for m in recent(owner, "", max_tokens=100_000).messages]
+    assert messages == ["", "picture 3", "", "picture 4"]
 
 
 @pytest.mark.parametrize("stored", [20, 2_000])
@@ -158,7 +158,7 @@ def statistics_for_now():
 def test_transcript_reads_one_page_of_rows(owner):
     """Among many short threads, where a planner takes the long one for short."""
     for _ in range(200):
-        say(UserId(uuid.uuid4()), "a", "b")
+        append_turn(UserId(uuid.uuid4()), "a", "b")
     entries = [NewMessage(Message("user", str(i)), 10) for i in range(20_000)]
     message_store.append_turn(owner, "", new_turn_id(), entries)
     is_sqlite = connection.vendor == "sqlite"
@@ -192,7 +192,7 @@ def test_parallel_turns_are_stored_whole_in_sequence(owner):
     def speak(speaker: int) -> None:
         barrier.wait()
         for turn in range(10):
-            say(owner, f"{speaker}/{turn} q", f"{speaker}/{turn} a")
+            append_turn(owner, f"{speaker}/{turn} q", f"{speaker}/{turn} a")
         connection.close()
 
     threads = [threading.Thread(target=speak, args=[n]) for n in range(4)]
@@ -201,13 +201,13 @@ def test_parallel_turns_are_stored_whole_in_sequence(owner):
     for thread in threads:
         thread.join()
 
-    said = texts(owner, max_tokens=100_000)
-    assert len(said) == 80
-    pairs = list(zip(said[::2], said[1::2], strict=True))
+    stored_texts = texts(owner, max_tokens=100_000)
+    assert len(stored_texts) == 80
+    pairs = list(zip(stored_texts[::2], stored_texts[1::2], strict=True))
     assert all(q[:-1] == a[:-1] and q.endswith("q") for q, a in pairs)
     for speaker in range(4):
-        own = [q for q, _ in pairs if q.startswith(f"{speaker}/")]
-        assert own == [f"{speaker}/{turn} q" for turn in range(10)]
+        own_texts = [q for q, _ in pairs if q.startswith(f"{speaker}/")]
+        assert own_texts == [f"{speaker}/{turn} q" for turn in range(10)]
 
 
 def test_failed_turn_stores_no_messages(owner, monkeypatch):
@@ -216,9 +216,9 @@ def test_failed_turn_stores_no_messages(owner, monkeypatch):
 
     monkeypatch.setattr(message_store, "_insert", broken)
     with pytest.raises(RuntimeError):
-        say(owner, "one", "two")
+        append_turn(owner, "one", "two")
     monkeypatch.undo()
-    say(owner, "three", "four")
+    append_turn(owner, "three", "four")
     assert texts(owner) == ["three", "four"]
     positions = MessageRow.objects.filter(thread__user_id=owner).values_list("position")
     assert sorted(positions) == [(0,), (1,)]

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 CALL = ToolCall("1", "look", "{}")
 
 
-def say(user_id: UserId, *messages: Message, how: str = "stop") -> TurnId:
+def append_turn(user_id: UserId, *messages: Message, how: str = "stop") -> TurnId:
     turn_id = new_turn_id()
     entries = [NewMessage(message, 5) for message in messages[:-1]]
     entries.append(NewMessage(messages[-1], 5, agent="a", finish_reason=how))
@@ -32,15 +32,15 @@ def user_id() -> UserId:
 
 
 def test_turn_is_read_with_earlier_messages(user_id):
-    say(user_id, Message("user", "1"), Message("assistant", "one"))
-    turn = say(
+    append_turn(user_id, Message("user", "1"), Message("assistant", "one"))
+    turn = append_turn(
         user_id,
         Message("user", "2"),
         Message("assistant", "Let me see.", tool_calls=(CALL,)),
         Message("tool", "two!", tool_call_id="1"),
         Message("assistant", "two"),
     )
-    say(user_id, Message("user", "3"), Message("assistant", "three"))
+    append_turn(user_id, Message("user", "3"), Message("assistant", "three"))
     found = turn_lookup.read_turn(user_id, turn, earlier=12, max_messages=50)
     assert texts(found.earlier) == ["1", "one"]
     assert texts(found.turn) == ["2", "Let me see.", "two!"]
@@ -50,9 +50,11 @@ def test_turn_is_read_with_earlier_messages(user_id):
 
 def test_turn_reads_no_more_messages_than_requested(user_id):
     for number in range(5):
-        say(user_id, Message("user", f"{number}?"), Message("assistant", f"{number}!"))
+        append_turn(
+            user_id, Message("user", f"{number}?"), Message("assistant", f"{number}!")
+        )
     many = [Message("user", f"part {number}") for number in range(9)]
-    turn = say(user_id, *many, Message("assistant", "done"))
+    turn = append_turn(user_id, *many, Message("assistant", "done"))
     found = turn_lookup.read_turn(user_id, turn, earlier=3, max_messages=9)
     assert texts(found.earlier) == ["3!", "4?", "4!"]
     found = turn_lookup.read_turn(user_id, turn, earlier=3, max_messages=2)
@@ -60,7 +62,7 @@ def test_turn_reads_no_more_messages_than_requested(user_id):
 
 
 def test_turn_of_another_user_is_not_found(user_id):
-    turn = say(user_id, Message("user", "1"), Message("assistant", "one"))
+    turn = append_turn(user_id, Message("user", "1"), Message("assistant", "one"))
     assert turn_lookup.read_turn(new_user(), turn, earlier=1, max_messages=1) is None
     assert turn_lookup.find_reply(new_user(), turn) is None
     assert turn_lookup.find_reply(user_id, new_turn_id()) is None

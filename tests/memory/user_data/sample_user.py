@@ -48,9 +48,9 @@ def store_user_data(user_id: UserId, secret: str = "plums") -> None:
     new = store_fact(user_id, f"Likes {secret} very much")
     old = store_fact(user_id, f"Likes {secret}", status="superseded", superseded_by=new)
     store_passage(user_id, fact=new)
-    said = thread.messages.get(position=0)
-    store_passage(user_id, message=said, thread=thread, position=0)
-    job = {"user_id": user_id, "thread": thread, "turn_id": said.turn_id}
+    message = thread.messages.get(position=0)
+    store_passage(user_id, message=message, thread=thread, position=0)
+    job = {"user_id": user_id, "thread": thread, "turn_id": message.turn_id}
     ExtractionJob.objects.create(
         **job,
         first_position=0,
@@ -81,7 +81,7 @@ def store_user_data(user_id: UserId, secret: str = "plums") -> None:
     store_sign_in(user_id, secret)
     lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", secret)])
     store_smoke_run(user_id, secret)
-    store_scores(user_id, said.turn_id, secret)
+    store_scores(user_id, message.turn_id, secret)
     assert old.pk != new.pk
 
 
@@ -143,13 +143,13 @@ def store_conversation(
     """Store turns, each with a call of a tool."""
     for turn in range(turns):
         call = ToolCall(f"call_{turn}", "look", f'{{"for": "{text}"}}')
-        said = [
+        messages = [
             Message("user", f"{text} {turn}?"),
             Message("assistant", None, tool_calls=(call,)),
             Message("tool", f"{text} found", tool_call_id=call.id),
             Message("assistant", f"{text} {turn}!"),
         ]
-        entries = [NewMessage(message, 5, agent="assistant") for message in said]
+        entries = [NewMessage(message, 5, agent="assistant") for message in messages]
         message_store.append_turn(user_id, thread, new_turn_id(), entries)
 
 
@@ -169,7 +169,7 @@ def store_fact(user_id: UserId, content: str, **fields: Any) -> Fact:
     return fact
 
 
-def store_passage(user_id: UserId, **of: Any) -> None:
+def store_passage(user_id: UserId, **links: Any) -> None:
     """Store a passage, which only plain SQL can."""
     values = {
         "user_id": _value(Passage, "user_id", user_id),
@@ -179,13 +179,14 @@ def store_passage(user_id: UserId, **of: Any) -> None:
         "embedding_error": "",
         "vector": write_vector(np.array([0.6, 0.8]), connection.vendor),
         "terms": "'plum':1" if connection.vendor == "postgresql" else b"plum",
-        "position": of.pop("position", None),
-        **{f"{name}_id": _value(Passage, name, row) for name, row in of.items()},
+        "position": links.pop("position", None),
+        **{f"{name}_id": _value(Passage, name, row) for name, row in links.items()},
     }
-    names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
+    columns, marks = ", ".join(values), ", ".join(["%s"] * len(values))
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO memory_passage ({names}) VALUES ({marks})", [*values.values()]
+            f"INSERT INTO memory_passage ({columns}) VALUES ({marks})",
+            [*values.values()],
         )
 
 

@@ -119,8 +119,8 @@ def test_erasure_clears_the_message_cache(owner):
     assert owner not in corpus_cache._cache
     assert not recent(owner, "", max_tokens=1000).messages
     store_conversation(owner, "pears")
-    said = recent(owner, "", max_tokens=1000).messages
-    assert "plums" not in str(said)
+    messages = recent(owner, "", max_tokens=1000).messages
+    assert "plums" not in str(messages)
 
 
 def test_erasure_is_one_transaction(owner, monkeypatch):
@@ -282,22 +282,23 @@ def test_erasure_during_embedding_stores_no_passages(job, owner, monkeypatch):
 
 def test_erasure_runs_once_confirmed(owner):
     store_user_data(owner)
-    wish = erasure.request_erasure(owner, now=NOW)
-    assert wish.would_delete == erasure.count_rows(owner)
-    assert wish.expires_at == NOW + timedelta(minutes=15)
+    request = erasure.request_erasure(owner, now=NOW)
+    assert request.would_delete == erasure.count_rows(owner)
+    assert request.expires_at == NOW + timedelta(minutes=15)
     assert count_rows(owner)["memory.Thread"] == 2
     assert (
-        erasure.confirm_erasure(owner, wish.confirmation, now=NOW) == wish.would_delete
+        erasure.confirm_erasure(owner, request.confirmation, now=NOW)
+        == request.would_delete
     )
     assert not any(count_rows(owner).values())
 
 
 def test_confirmation_works_only_once(owner):
-    wish = erasure.request_erasure(owner)
-    erasure.confirm_erasure(owner, wish.confirmation)
+    request = erasure.request_erasure(owner)
+    erasure.confirm_erasure(owner, request.confirmation)
     store_fact(owner, "Came back")
     with pytest.raises(erasure.ConfirmationInvalid):
-        erasure.confirm_erasure(owner, wish.confirmation)
+        erasure.confirm_erasure(owner, request.confirmation)
     assert Fact.objects.filter(user_id=owner).exists()
 
 
@@ -311,12 +312,14 @@ def test_only_the_last_confirmation_is_valid(owner):
 def test_confirmation_expires(owner):
     store_user_data(owner)
     before = count_rows(owner)
-    wish = erasure.request_erasure(owner, now=NOW)
-    late = NOW + timedelta(minutes=15)
+    request = erasure.request_erasure(owner, now=NOW)
+    expiry = NOW + timedelta(minutes=15)
     with pytest.raises(erasure.ConfirmationExpired):
-        erasure.confirm_erasure(owner, wish.confirmation, now=late)
+        erasure.confirm_erasure(owner, request.confirmation, now=expiry)
     assert count_rows(owner) == before
-    erasure.confirm_erasure(owner, wish.confirmation, now=late - timedelta(seconds=1))
+    erasure.confirm_erasure(
+        owner, request.confirmation, now=expiry - timedelta(seconds=1)
+    )
 
 
 @pytest.mark.parametrize("confirmation", ["", "yes", "ü\0", "x" * 10_000])
@@ -329,22 +332,22 @@ def test_wrong_confirmation_is_refused(owner, confirmation):
 def test_confirmation_of_another_user_is_refused(owner, neighbour):
     Owner.objects.create(user_id=owner, created_at=NOW)
     erasure.request_erasure(owner)
-    theirs = erasure.request_erasure(neighbour).confirmation
+    foreign = erasure.request_erasure(neighbour).confirmation
     with pytest.raises(erasure.ConfirmationInvalid):
-        erasure.confirm_erasure(owner, theirs)
+        erasure.confirm_erasure(owner, foreign)
     assert Owner.objects.filter(user_id=owner).exists()
 
 
 def test_only_the_confirmation_digest_is_stored(owner):
-    wish = erasure.request_erasure(owner)
+    request = erasure.request_erasure(owner)
     stored = PendingErasure.objects.get(user_id=owner)
-    assert wish.confirmation not in str(vars(stored))
+    assert request.confirmation not in str(vars(stored))
     assert len(stored.confirmation_digest) == 64
 
 
 def test_concurrent_second_confirmation_is_refused(owner):
-    wish = erasure.request_erasure(owner)
-    digest = erasure.hash_confirmation(wish.confirmation)
+    request = erasure.request_erasure(owner)
+    digest = erasure.hash_confirmation(request.confirmation)
     erasure.erase_user(owner, confirmation_digest=digest)
     store_fact(owner, "Came back")
     with pytest.raises(erasure.ConfirmationInvalid):

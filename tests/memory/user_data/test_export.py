@@ -40,17 +40,17 @@ def exported(user_id: UserId) -> dict:
 
 def test_export_contains_all_user_data(owner):
     store_user_data(owner, "plums")
-    told = exported(owner)
-    assert told["object"] == "user.export"
-    assert told["user_id"] == str(owner)
-    assert told["settings"]["time_zone"] == "Europe/Lisbon"
-    assert [thread["thread_id"] for thread in told["threads"]] == [None, "about plums"]
+    data = exported(owner)
+    assert data["object"] == "user.export"
+    assert data["user_id"] == str(owner)
+    assert data["settings"]["time_zone"] == "Europe/Lisbon"
+    assert [thread["thread_id"] for thread in data["threads"]] == [None, "about plums"]
     counts = erasure.count_rows(owner)
-    assert sum(len(t["messages"]) for t in told["threads"]) == counts["messages"]
-    assert len(told["memories"]) == counts["facts"]
-    assert sum(len(m["history"]) for m in told["memories"]) == counts["fact_changes"]
+    assert sum(len(t["messages"]) for t in data["threads"]) == counts["messages"]
+    assert len(data["memories"]) == counts["facts"]
+    assert sum(len(m["history"]) for m in data["memories"]) == counts["fact_changes"]
     for name in ("summaries", "extraction_jobs", "passages", "turns"):
-        assert len(told[name]) == counts[name]
+        assert len(data[name]) == counts[name]
 
 
 def test_export_shows_connections_without_tokens(owner):
@@ -79,8 +79,8 @@ def test_export_contains_messages_unchanged(owner):
 
 def test_export_contains_images(owner):
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
-    said = Message("user", [{"type": "text", "text": "this?"}, picture])
-    message_store.append_turn(owner, "", new_turn_id(), [NewMessage(said, 5)])
+    user_message = Message("user", [{"type": "text", "text": "this?"}, picture])
+    message_store.append_turn(owner, "", new_turn_id(), [NewMessage(user_message, 5)])
     assert exported(owner)["threads"][0]["messages"][0]["content"][1] == picture
 
 
@@ -90,34 +90,34 @@ def test_export_contains_the_history_of_a_fact(owner):
     FactChange.objects.create(
         fact=fact, user_id=owner, at=AT, action="updated", by="user", **change
     )
-    told = exported(owner)["memories"][0]
-    assert told["id"] == f"mem_{fact.pk.hex}"
-    assert told["pinned"] is True
-    assert told["said_at"] == "2026-03-04T05:06:07Z"
-    assert [step["action"] for step in told["history"]] == ["created", "updated"]
-    assert told["history"][1].items() > change.items()
+    data = exported(owner)["memories"][0]
+    assert data["id"] == f"mem_{fact.pk.hex}"
+    assert data["pinned"] is True
+    assert data["said_at"] == "2026-03-04T05:06:07Z"
+    assert [step["action"] for step in data["history"]] == ["created", "updated"]
+    assert data["history"][1].items() > change.items()
 
 
 def test_export_contains_facts_of_every_status(owner):
     for status in ("active", "pending_review", "superseded", "expired", "deleted"):
         store_fact(owner, status, status=status)
-    told = {memory["status"] for memory in exported(owner)["memories"]}
-    assert told == {"active", "pending_review", "superseded", "expired", "deleted"}
+    data = {memory["status"] for memory in exported(owner)["memories"]}
+    assert data == {"active", "pending_review", "superseded", "expired", "deleted"}
 
 
 def test_export_shows_passage_embedder_without_vector(owner):
     store_user_data(owner)
-    told = exported(owner)["passages"]
-    assert {passage["embedder"] for passage in told} == {"hash:2"}
-    assert "vector" not in told[0]
-    assert "terms" not in told[0]
+    data = exported(owner)["passages"]
+    assert {passage["embedder"] for passage in data} == {"hash:2"}
+    assert "vector" not in data[0]
+    assert "terms" not in data[0]
 
 
 def test_export_contains_turns_with_all_calls(owner):
     turn = store_turn(*nested_calls(), user_id=owner)
-    [told] = exported(owner)["turns"]
-    assert told == turn_serializers.serialize_turn(turn)
-    assert [call["object"] for call in told["calls"][2]["calls"]] == [
+    [data] = exported(owner)["turns"]
+    assert data == turn_serializers.serialize_turn(turn)
+    assert [call["object"] for call in data["calls"][2]["calls"]] == [
         "model_call",
         "tool_call",
         "tool_call",
@@ -147,15 +147,15 @@ def test_export_can_leave_out_the_calls_of_turns(owner, count):
         )
         for n in seconds
     ]
-    told, whole = outlined(owner), exported(owner)
-    mine = {str(turn.turn_id) for turn in turns}
-    assert [t for t in told["turns"] if t["id"] in mine] == [
+    data, whole = outlined(owner), exported(owner)
+    turn_ids = {str(turn.turn_id) for turn in turns}
+    assert [t for t in data["turns"] if t["id"] in turn_ids] == [
         turn_serializers.serialize_summary(turn) for turn in turns
     ]
-    assert all({"calls", "error"}.isdisjoint(turn) for turn in told["turns"])
-    for document in (told, whole):
+    assert all({"calls", "error"}.isdisjoint(turn) for turn in data["turns"])
+    for document in (data, whole):
         del document["turns"], document["exported_at"]
-    assert told == whole
+    assert data == whole
 
 
 def test_long_turns_end_a_chunk(owner, monkeypatch):
@@ -168,10 +168,10 @@ def test_long_turns_end_a_chunk(owner, monkeypatch):
 
 
 def test_export_of_unknown_user_is_empty(owner):
-    told = exported(owner)
+    data = exported(owner)
     lists = ("threads", "memories", "summaries", "extraction_jobs", "passages", "turns")
-    assert [told[name] for name in lists] == [[]] * 6
-    assert told["settings"]["time_zone"] is None
+    assert [data[name] for name in lists] == [[]] * 6
+    assert data["settings"]["time_zone"] is None
 
 
 def test_export_contains_no_other_users_data(owner, neighbour):
@@ -206,17 +206,17 @@ def test_export_chunks_join_without_gap(owner, count):
         store_passage(owner, fact=fact)
         # Two in one instant: their ids tell them apart.
         store_turn(user_id=owner, started_at=AT + number // 2 * timedelta(seconds=1))
-    told = exported(owner)
-    assert [t["thread_id"] for t in told["threads"]] == [f"t{n}" for n in range(count)]
-    for number, thread in enumerate(told["threads"]):
+    data = exported(owner)
+    assert [t["thread_id"] for t in data["threads"]] == [f"t{n}" for n in range(count)]
+    for number, thread in enumerate(data["threads"]):
         positions = [message["position"] for message in thread["messages"]]
         assert positions == list(range(4 * (number % 3 + 1)))
-    contents = sorted(memory["content"] for memory in told["memories"])
+    contents = sorted(memory["content"] for memory in data["memories"])
     assert contents == [f"fact {n}" for n in range(count)]
-    assert all(len(memory["history"]) == 1 for memory in told["memories"])
-    assert len(told["passages"]) == count
-    assert len({turn["id"] for turn in told["turns"]}) == len(told["turns"]) == count
-    instants = [turn["started_at"] for turn in told["turns"]]
+    assert all(len(memory["history"]) == 1 for memory in data["memories"])
+    assert len(data["passages"]) == count
+    assert len({turn["id"] for turn in data["turns"]}) == len(data["turns"]) == count
+    instants = [turn["started_at"] for turn in data["turns"]]
     assert instants == sorted(instants)
 
 

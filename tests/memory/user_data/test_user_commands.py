@@ -52,15 +52,15 @@ def run(*arguments: str, **options: object) -> str:
 def test_export_prints_the_document(name, owner):
     printed = run("export-user", name)
     assert printed.endswith("}\n")
-    told = json.loads(printed)
-    assert told["user_id"] == str(owner)
-    assert len(told["memories"]) == 2
+    data = json.loads(printed)
+    assert data["user_id"] == str(owner)
+    assert len(data["memories"]) == 2
 
 
 def test_export_contains_all_calls_of_turns(name, owner):
     turn = store_turn(*nested_calls(), user_id=owner)
-    told = json.loads(run("export-user", name))["turns"]
-    assert turn_serializers.serialize_turn(turn) in told
+    data = json.loads(run("export-user", name))["turns"]
+    assert turn_serializers.serialize_turn(turn) in data
 
 
 def test_export_accepts_a_user_uuid(owner):
@@ -179,21 +179,23 @@ def test_erase_removes_only_the_named_user(name, owner):
 
 def test_erase_reports_remaining_tokens_of_the_user(name, owner):
     row, _ = api_tokens.create_token("laptop", name, by=ADA)
-    said = StringIO()
-    run("erase-user", name, yes=True, stderr=said)
-    assert said.getvalue().startswith(f"1 active API token still acts for user {name}")
+    stderr = StringIO()
+    run("erase-user", name, yes=True, stderr=stderr)
+    assert stderr.getvalue().startswith(
+        f"1 active API token still acts for user {name}"
+    )
     api_tokens.revoke(str(row.id), by=ADA)
-    said = StringIO()
-    run("erase-user", name, yes=True, stderr=said)
-    assert said.getvalue() == ""
+    stderr = StringIO()
+    run("erase-user", name, yes=True, stderr=stderr)
+    assert stderr.getvalue() == ""
 
 
 def test_export_contains_tokens_without_digests(name, owner):
     row, secret = api_tokens.create_token("laptop", name, by=ADA)
     printed = run("export-user", name)
-    [told] = json.loads(printed)["api_tokens"]
-    assert told["label"] == "laptop"
-    assert (told["expires_at"], told["revoked_at"]) == (None, None)
+    [data] = json.loads(printed)["api_tokens"]
+    assert data["label"] == "laptop"
+    assert (data["expires_at"], data["revoked_at"]) == (None, None)
     assert row.digest not in printed
     assert secret not in printed
 

@@ -11,7 +11,7 @@ from processes.http_server.connections import (
 )
 
 
-class Idle:
+class IdleConnection:
     """A connection that is never overdue."""
 
     def check_timeout(self, now: float) -> None:
@@ -23,7 +23,7 @@ def build_table(**limits) -> ConnectionTable:
 
 
 def are_refused(table: ConnectionTable, *clients: str | None) -> list[bool]:
-    return [table.add(Idle(), client) is not None for client in clients]
+    return [table.add(IdleConnection(), client) is not None for client in clients]
 
 
 async def test_connections_beyond_the_limit_are_refused():
@@ -36,23 +36,23 @@ async def test_connections_beyond_the_limit_are_refused():
 
 async def test_a_closed_connection_makes_room():
     table = build_table(max_connections=1)
-    first = Idle()
+    first = IdleConnection()
     assert table.add(first, "192.0.2.1") is None
-    refused = Idle()
+    refused = IdleConnection()
     assert table.add(refused, "192.0.2.1") is not None
     table.discard(first)
     table.discard(refused)
     assert len(table) == 0
-    assert table.add(Idle(), "192.0.2.1") is None
+    assert table.add(IdleConnection(), "192.0.2.1") is None
 
 
 async def test_refused_connections_do_not_fill_the_limit():
     table = build_table(max_connections=1)
-    first = Idle()
+    first = IdleConnection()
     table.add(first, None)
     assert are_refused(table, None, None) == [True, True]
     table.discard(first)
-    assert table.add(Idle(), None) is None
+    assert table.add(IdleConnection(), None) is None
 
 
 async def test_refused_connections_have_a_reserve():
@@ -111,8 +111,8 @@ async def test_null_limit_per_address_is_unlimited():
 
 async def test_refusal_mentions_trusted_proxies():
     table = build_table(max_connections_per_address=1)
-    table.add(Idle(), "192.0.2.1")
-    refusal = table.add(Idle(), "192.0.2.1")
+    table.add(IdleConnection(), "192.0.2.1")
+    refusal = table.add(IdleConnection(), "192.0.2.1")
     assert refusal is not None
     assert (refusal.status, refusal.retry_after_seconds) == (503, 2)
     assert "192.0.2.1" in refusal.detail
@@ -122,14 +122,14 @@ async def test_refusal_mentions_trusted_proxies():
 
 async def test_protocol_switch_is_counted_once():
     table = build_table(max_connections=10, max_connections_per_address=1)
-    first, upgraded = Idle(), Idle()
+    first, upgraded = IdleConnection(), IdleConnection()
     table.add(first, "192.0.2.1")
     table.replace(first, upgraded)
     assert len(table) == 1
     table.discard(first)  # Has no effect: the connection was replaced.
-    assert table.add(Idle(), "192.0.2.1") is not None
+    assert table.add(IdleConnection(), "192.0.2.1") is not None
     table.discard(upgraded)
-    assert table.add(Idle(), "192.0.2.1") is None
+    assert table.add(IdleConnection(), "192.0.2.1") is None
 
 
 def test_burst_of_refusals_is_logged_in_one_line(caplog):

@@ -71,8 +71,8 @@ def check_override_reaches_every_process(served: Project) -> None:
         assert response.status == 201
     until(lambda: all('"usher"' in served.get("/v1/models") for _ in range(20)))
     # A command undoes it.
-    undone = served.run("overrides", "reset", "agents", "usher")
-    assert undone.returncode == 0, undone.stderr
+    reset = served.run("overrides", "reset", "agents", "usher")
+    assert reset.returncode == 0, reset.stderr
     until(lambda: all('"usher"' not in served.get("/v1/models") for _ in range(20)))
 
 

@@ -34,8 +34,11 @@ def plan(tmp_path: Path, settings):
 
 def test_one_web_process_is_the_default(plan) -> None:
     remote = "providers: {p: {kind: openai, api_key: k}}\n"
-    assert names(plan(remote)) == ["web-1"]
-    assert names(plan(remote + "server: {worker_threads: 2}")) == ["web-1", "web-2"]
+    assert process_names(plan(remote)) == ["web-1"]
+    assert process_names(plan(remote + "server: {worker_threads: 2}")) == [
+        "web-1",
+        "web-2",
+    ]
 
 
 def test_local_provider_starts_the_local_model(plan, monkeypatch) -> None:
@@ -104,7 +107,7 @@ def test_background_processes_do_not_delay_the_start(plan, settings) -> None:
 
 def test_local_provider_with_base_url_starts_no_model(plan) -> None:
     text = "providers: {p: {kind: local, base_url: 'http://127.0.0.1:9/v1'}}"
-    assert names(plan(text)) == ["web-1"]
+    assert process_names(plan(text)) == ["web-1"]
 
 
 @pytest.mark.parametrize(
@@ -187,6 +190,6 @@ def test_local_model_start_failure_is_reported(monkeypatch) -> None:
         local_model.start_server(9, llama)
 
 
-def names(plan: ServerPlan) -> list[str]:
+def process_names(plan: ServerPlan) -> list[str]:
     children = plan.children(listening=5, parent_pipe=6, heartbeats=7)
     return [child.command.name for child in children]

@@ -201,7 +201,7 @@ def test_config_edit_keeps_unchanged_sidecars(
     until(has_started(project, "changed"))
     until(have_ended([*removed, *changed]))
     assert all(map(is_alive, unchanged))
-    until(lambda: names(project) == ["unchanged", "changed", "added"])
+    until(lambda: sidecar_names(project) == ["unchanged", "changed", "added"])
     server.end()
     assert have_ended(unchanged)()
 
@@ -235,7 +235,7 @@ def test_sidecar_can_be_restarted_on_request(
     assert after[0].pid != before[0].pid
     until(lambda: status(0)["pid"] == after[0].pid)
     until(lambda: status(1)["lines"] not in ([], [printed]))
-    assert names(project) == ["first", "second"]
+    assert sidecar_names(project) == ["first", "second"]
     with pytest.raises(SidecarUnknown):
         sidecar_status.request_restart(config, project.state, "third")
     assert server.end().count("restart requested") == 2
@@ -256,7 +256,7 @@ def test_sidecars_command_follows_config_edits(project: Project, running) -> Non
     assert alone.process.returncode == 0
 
 
-def names(project: Project) -> list[str]:
+def sidecar_names(project: Project) -> list[str]:
     record = sidecar_records.read_record(project.state.sidecars)
     return [] if record is None else [sidecar.name for sidecar in record.sidecars]
 
@@ -289,8 +289,10 @@ def test_sidecar_lines_are_json_without_secrets(project: Project, running) -> No
 
 
 def has_state(project: Project, state: str) -> bool:
-    known = sidecar_records.read_record(project.state.sidecars)
-    return known is not None and all(each.state == state for each in known.sidecars)
+    first_record = sidecar_records.read_record(project.state.sidecars)
+    return first_record is not None and all(
+        each.state == state for each in first_record.sidecars
+    )
 
 
 def test_second_runner_is_refused(project: Project, running) -> None:

@@ -15,8 +15,8 @@ from tests.processes.conftest import Project
 
 
 def record(state: str, **fields: object) -> SidecarRecord:
-    known = {"restarts": 2, "reason": "", "pid": None, "created_at": 0, "due_at": 0}
-    return SidecarRecord(name="bridge", state=state, **{**known, **fields})
+    defaults = {"restarts": 2, "reason": "", "pid": None, "created_at": 0, "due_at": 0}
+    return SidecarRecord(name="bridge", state=state, **{**defaults, **fields})
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,12 @@ def test_status_describes_a_sidecar(sidecar: SidecarRecord, expected: str) -> No
 
 def test_status_ignores_records_of_an_ended_runner(project: Project) -> None:
     project.state.prepare()
-    known = record("finished")
+    defaults = record("finished")
     runner = ChildRecord("sidecars", 4711, 0.0, 0)
     served = replace(RUN, children=(runner,))
-    sidecar_records.write_record(project.state.sidecars, 4712, [known])
+    sidecar_records.write_record(project.state.sidecars, 4712, [defaults])
     assert list(describe_sidecars(served, project.state)) == []
-    sidecar_records.write_record(project.state.sidecars, 4711, [known])
+    sidecar_records.write_record(project.state.sidecars, 4711, [defaults])
     assert list(describe_sidecars(served, project.state)) == ["    bridge  finished: "]
     project.state.sidecars.write_text("nonsense")
     assert list(describe_sidecars(served, project.state)) == []

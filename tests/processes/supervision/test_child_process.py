@@ -32,9 +32,9 @@ def test_waiting_child_records_its_exit() -> None:
 def test_sidecar_has_the_original_environment(monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/of/the/user")
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
-    ours = base_environment("/ours", "c.yaml")
-    assert ours["PYTHONPATH"] == f"/ours{os.pathsep}/of/the/user"
-    for name, value in {**ours, "COULISSE_PROCESS": "sidecars"}.items():
+    environment = base_environment("/ours", "c.yaml")
+    assert environment["PYTHONPATH"] == f"/ours{os.pathsep}/of/the/user"
+    for name, value in {**environment, "COULISSE_PROCESS": "sidecars"}.items():
         monkeypatch.setenv(name, value)
     outer = outer_environment("/ours")
     assert outer["PYTHONPATH"] == "/of/the/user"

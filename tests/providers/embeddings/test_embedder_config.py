@@ -25,18 +25,18 @@ def config(**entries) -> Config:
 
 
 def chosen(asked: dict | None = None, **entries) -> Embedder:
-    with_it = None if asked is None else EmbedderConfig.model_validate(asked)
-    return embedders.choose_embedder(config(**entries), with_it)
+    chosen_config = None if asked is None else EmbedderConfig.model_validate(asked)
+    return embedders.choose_embedder(config(**entries), chosen_config)
 
 
 def refused(asked: dict, **entries) -> dict[str, str]:
     """Return the problems by field; `choose_embedder` reports the same."""
-    with_it = EmbedderConfig.model_validate(asked)
-    faults = dict(embedders.find_problems(config(**entries), with_it))
+    chosen_config = EmbedderConfig.model_validate(asked)
+    faults = dict(embedders.find_problems(config(**entries), chosen_config))
     with pytest.raises(EmbedderMisconfigured) as caught:
-        embedders.choose_embedder(config(**entries), with_it)
-    for name, what in faults.items():
-        assert f"embed_with.{name}: {what}" in str(caught.value)
+        embedders.choose_embedder(config(**entries), chosen_config)
+    for name, problem in faults.items():
+        assert f"embed_with.{name}: {problem}" in str(caught.value)
     assert KEY not in str(caught.value)
     return faults
 

@@ -22,7 +22,7 @@ PLAIN = embedders.choose_embedder(EMPTY, EmbedderConfig(provider="hash", dims=32
 BOTH = pytest.mark.parametrize("embedder", [LOCAL, HASH], ids=lambda e: e.id)
 
 
-async def alike(embedder, one: str, other: str) -> float:
+async def similarity(embedder, one: str, other: str) -> float:
     first, second = await embedders.embed_texts(embedder, [one, other])
     return float(first @ second)
 
@@ -66,7 +66,7 @@ async def test_same_text_has_the_same_row_in_any_batch(embedder):
 
 @BOTH
 async def test_surrogates_and_nul_are_ignored(embedder):
-    assert await alike(embedder, "Hello \ud83d there\0", "Hello  there ") > 0.999
+    assert await similarity(embedder, "Hello \ud83d there\0", "Hello  there ") > 0.999
 
 
 # local.
@@ -74,8 +74,8 @@ async def test_surrogates_and_nul_are_ignored(embedder):
 
 async def test_paraphrase_is_closer_than_another_topic():
     fact = "The user is allergic to peanuts."
-    close = await alike(LOCAL, fact, "She cannot eat nuts, they make her ill.")
-    far = await alike(LOCAL, fact, "The train to Porto leaves at nine.")
+    close = await similarity(LOCAL, fact, "She cannot eat nuts, they make her ill.")
+    far = await similarity(LOCAL, fact, "The train to Porto leaves at nine.")
     assert close > 0.4
     assert far < LOCAL.similarity_threshold
 
@@ -194,8 +194,12 @@ def test_packages_are_imported_lazily():
 
 
 async def test_common_words_raise_similarity():
-    same = await alike(HASH, "My sister Ada got married", "When did ADA marry? sister")
-    other = await alike(HASH, "My sister Ada got married", "The train is late again")
+    same = await similarity(
+        HASH, "My sister Ada got married", "When did ADA marry? sister"
+    )
+    other = await similarity(
+        HASH, "My sister Ada got married", "The train is late again"
+    )
     assert same > 0.4
     assert abs(other) < HASH.similarity_threshold
 
@@ -212,23 +216,23 @@ async def test_common_words_raise_similarity():
     ],
 )
 async def test_words_of_every_script_count(one, other):
-    assert await alike(HASH, one, other) > 0.3
+    assert await similarity(HASH, one, other) > 0.3
 
 
 async def test_stop_words_do_not_count():
-    assert await alike(HASH, "the cat", "the dog") == 0
-    assert await alike(HASH, "the cat is", "cat") > 0.999
+    assert await similarity(HASH, "the cat", "the dog") == 0
+    assert await similarity(HASH, "the cat is", "cat") > 0.999
     # A text of them alone is still a text.
-    assert await alike(HASH, "to be or not to be", "To be, or not to be") > 0.999
+    assert await similarity(HASH, "to be or not to be", "To be, or not to be") > 0.999
 
 
 async def test_negations_are_not_stop_words():
-    assert await alike(HASH, "likes fish", "does not like fish") < 0.9
+    assert await similarity(HASH, "likes fish", "does not like fish") < 0.9
     assert list(hash_embedder.STOP_WORDS & {"not", "no", "never", "nie", "pas"}) == []
 
 
 async def test_repetition_has_diminishing_weight():
-    assert await alike(HASH, "tea " * 100 + "milk", "milk") > 0.15
+    assert await similarity(HASH, "tea " * 100 + "milk", "milk") > 0.15
 
 
 async def test_few_dimensions_are_a_plain_bag_of_words():

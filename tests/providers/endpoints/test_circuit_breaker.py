@@ -226,10 +226,10 @@ async def test_endpoint_with_refused_key_is_skipped_and_logged_once(
         for _ in range(5):
             await collect_events(provider)
     assert used_keys(server) == ["a", *"bbbbb"]
-    of_it = [
+    records = [
         record for record in caplog.records if record.name == circuit_breaker.__name__
     ]
-    (warning,) = [record.getMessage() for record in of_it]
+    (warning,) = [record.getMessage() for record in records]
     assert "provider 'acme', endpoint 'a': circuit breaker open for 60 s" in warning
     assert "providers.acme.endpoints[0].api_key" in warning
     assert SECRETS["a"] not in warning

@@ -218,8 +218,8 @@ async def test_inherited_setting_is_named_at_its_place(server):
 
 
 async def test_errors_redact_keys_of_all_endpoints(server, first_endpoint):
-    said_by_it = f"not {SECRETS['b']}, nor {SECRETS['a']}"
-    server.default = faults.status(400, said_by_it)
+    message = f"not {SECRETS['b']}, nor {SECRETS['a']}"
+    server.default = faults.status(400, message)
     with pytest.raises(Invalid) as caught:
         await collect_events(two_endpoints(server))
     assert "not [redacted], nor [redacted]" in str(caught.value)

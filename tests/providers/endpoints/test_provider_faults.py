@@ -54,7 +54,7 @@ def short(wait: str | None = None, seconds: float = SHORT_SECONDS) -> dict[str, 
     return {f"{each}_seconds": seconds if each == wait else 600 for each in WAITS}
 
 
-def at(url: str, wait: str | None = None, **fields) -> ProviderConfig:
+def provider_at(url: str, wait: str | None = None, **fields) -> ProviderConfig:
     return ProviderConfig(kind="openai", base_url=url, timeouts=short(wait), **fields)
 
 
@@ -216,7 +216,7 @@ async def test_kept_alive_connection_closed_by_server_is_retried(server, pauses)
 async def test_refused_connection_names_the_base_url(pauses):
     remedy = r"check providers\.acme\.base_url"
     with faults.refused_port() as port, pytest.raises(Unreachable, match=remedy):
-        await collect_events(at(f"http://127.0.0.1:{port}/v1"))
+        await collect_events(provider_at(f"http://127.0.0.1:{port}/v1"))
     assert len(pauses) == 2
 
 
@@ -224,7 +224,7 @@ async def test_unanswered_connection_times_out(pauses):
     attempts: list[Attempt] = []
     with faults.deaf_port() as port, pytest.raises(TimedOut) as caught:
         await collect_events(
-            at(f"http://127.0.0.1:{port}/v1", "connect"), attempts=attempts
+            provider_at(f"http://127.0.0.1:{port}/v1", "connect"), attempts=attempts
         )
     assert caught.value.wait == "connect"
     assert len(attempts) == 3
@@ -233,13 +233,13 @@ async def test_unanswered_connection_times_out(pauses):
 
 async def test_unknown_host_name_is_unreachable(pauses):
     with faults.names(), pytest.raises(Unreachable, match="not known"):
-        await collect_events(at(faults.NOWHERE))
+        await collect_events(provider_at(faults.NOWHERE))
     assert len(pauses) == 2
 
 
 async def test_hanging_dns_lookup_times_out(pauses):
     with faults.names(hang=True), pytest.raises(TimedOut) as caught:
-        await collect_events(at(faults.NOWHERE, "connect", retries=0))
+        await collect_events(provider_at(faults.NOWHERE, "connect", retries=0))
     assert caught.value.wait == "connect"
 
 
@@ -253,7 +253,7 @@ async def test_untrusted_certificate_is_reported(pauses):
 async def test_plain_http_server_for_https_is_reported(pauses):
     in_the_clear = b"HTTP/1.1 400 Bad Request\r\n\r\n", faults.END
     with FaultServer(greeting=in_the_clear) as server:
-        insecure = at(f"https://127.0.0.1:{server.port}/v1")
+        insecure = provider_at(f"https://127.0.0.1:{server.port}/v1")
         with pytest.raises(Unreachable, match="TLS failed"):
             await collect_events(insecure)
     assert pauses == []
@@ -263,7 +263,7 @@ async def test_hanging_tls_handshake_times_out():
     with FaultServer(greeting=(faults.HANG,)) as server:
         address = f"https://127.0.0.1:{server.port}/v1"
         with pytest.raises(TimedOut) as caught:
-            await collect_events(at(address, "connect", retries=0))
+            await collect_events(provider_at(address, "connect", retries=0))
         assert caught.value.wait == "connect"
 
 

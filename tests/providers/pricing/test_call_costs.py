@@ -189,9 +189,9 @@ def test_long_prompt_uses_the_higher_price_tier():
 )
 def test_dated_model_name_has_the_price_of_its_model(dated, plain):
     used = Usage(1_000_000, 1_000)
-    known = call_costs.call_cost(PLAIN, "openai", plain, used)
-    assert known is not None
-    assert call_costs.call_cost(PLAIN, "openai", dated, used) == known
+    cost = call_costs.call_cost(PLAIN, "openai", plain, used)
+    assert cost is not None
+    assert call_costs.call_cost(PLAIN, "openai", dated, used) == cost
 
 
 # Comparison with the price library.
@@ -223,7 +223,7 @@ def test_costs_equal_those_of_the_price_library(
     name, provider_id, model = listed
     at = when.replace(tzinfo=UTC)
     prompt = plain + read + write
-    theirs = genai_prices.calc_price(
+    reference = genai_prices.calc_price(
         genai_prices.Usage(
             input_tokens=prompt,
             cache_read_tokens=read,
@@ -234,10 +234,10 @@ def test_costs_equal_those_of_the_price_library(
         provider_id=provider_id,
         genai_request_timestamp=at,
     )
-    ours = call_costs.call_cost(
+    computed = call_costs.call_cost(
         PLAIN, name, model, Usage(prompt, reply, read, write), at=at
     )
-    assert ours == round(theirs.total_price * MICRO)
+    assert computed == round(reference.total_price * MICRO)
 
 
 # Other addresses.

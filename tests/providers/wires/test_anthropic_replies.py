@@ -24,11 +24,11 @@ async def test_stream_of_a_whole_turn_is_read(fake, stream: bool):
         fake.provider("anthropic"), model_request(stream=stream)
     )
 
-    def spoken(kind):
+    def joined_text(kind):
         return "".join(event.text for event in events if isinstance(event, kind))
 
-    assert spoken(TextDelta) == "Hello"
-    assert spoken(ReasoningDelta) == "hm"
+    assert joined_text(TextDelta) == "Hello"
+    assert joined_text(ReasoningDelta) == "hm"
     assert ReasoningBlock(Reasoning("hm", "signed")) in events
     assert events[-1] == TurnFinished("stop", count)
 

@@ -240,11 +240,11 @@ async def test_groq_receives_no_message_names(fake):
 
 
 async def test_deepseek_receives_reasoning_of_its_calls(fake):
-    thought = Message(
+    reasoning_message = Message(
         "assistant", tool_calls=CALLED.tool_calls, reasoning=(Reasoning("hm"),)
     )
     talk = Message("assistant", "yes", reasoning=(Reasoning("hm"),))
-    messages = [thought, CALLED, talk]
+    messages = [reasoning_message, CALLED, talk]
     body = await sent(fake, "deepseek", messages=messages)
     given = [message.get("reasoning_content") for message in body["messages"]]
     assert given == ["hm", "", None]

@@ -33,8 +33,8 @@ def test_body_may_be_json_yaml_or_a_form(script, browser):
 
 
 def test_form_may_override_the_method(script, browser):
-    made = script.post("/admin/tokens", json={"label": "x", "principal": "p"}).json()
-    path = f"/admin/tokens/{made['id']}"
+    created = script.post("/admin/tokens", json={"label": "x", "principal": "p"}).json()
+    path = f"/admin/tokens/{created['id']}"
     page = browser.submit(path, {"_method": "DELETE"})
     assert page.status_code == 200
     assert "Token &#x27;x&#x27; revoked" in page.text
@@ -78,13 +78,13 @@ def test_errors_share_one_format(script, method, path, body, headers, status, me
 
 def test_viewer_is_read_only(viewer, operator):
     assert viewer.get("/admin/tokens").status_code == 200
-    made = {"label": "x", "principal": "p"}
-    refusal_page = viewer.post("/admin/tokens", json=made)
+    created = {"label": "x", "principal": "p"}
+    refusal_page = viewer.post("/admin/tokens", json=created)
     assert refusal_page.status_code == 403
     assert refusal_page.json()["error"]["code"] == "role_needed"
     page = viewer.get("/admin/tokens", headers={"Accept": "text/html"})
     assert "Create a token" not in page.text
-    assert operator.post("/admin/tokens", json=made).status_code == 201
+    assert operator.post("/admin/tokens", json=created).status_code == 201
 
 
 def test_deactivated_account_cannot_read(viewer, operator):
@@ -107,8 +107,8 @@ def test_deactivated_account_cannot_read(viewer, operator):
     by_whom = operator.get("/admin/audit?action=account&actor=olga").json()["data"]
     fresh = [entry["actor"] for entry in by_whom if entry not in before]
     assert fresh == ["studio: olga"] * 2
-    of_whom = operator.get("/admin/audit?action=account&target=era").json()["data"]
-    assert [entry["target"] for entry in of_whom[:2]] == ["vera"] * 2
+    entries = operator.get("/admin/audit?action=account&target=era").json()["data"]
+    assert [entry["target"] for entry in entries[:2]] == ["vera"] * 2
     assert operator.get("/admin/audit?target=nobody-of-all").json()["data"] == []
 
 

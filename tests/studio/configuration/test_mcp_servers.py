@@ -176,13 +176,13 @@ def test_unknown_server_is_404(script):
 
 
 def test_connections_are_listed_without_tokens(script, browser):
-    over = connect(1, renews=False, ends=AT)
+    expired = connect(1, renews=False, ends=AT)
     lasting = connect(2)
     response = script.get("/admin/mcp/notes/connections")
     data = response.json()["data"]
     assert [(user["user_id"], user["is_expired"]) for user in data] == [
         (lasting, False),
-        (over, True),
+        (expired, True),
     ]
     for text in (response.text, browser.get("/admin/mcp/notes/connections").text):
         assert lasting in text

@@ -85,11 +85,11 @@ def _wait_for_running_turns():
 
 
 def test_live_state_is_returned_as_json(server, http, client, user):
-    said = ask(client, user)
+    reply = ask(client, user)
     wait_for(lambda: http.get("/admin/live", headers=JSON).json()["turns"] == [])
     data = http.get("/admin/live", headers=JSON).json()
     assert data["object"] == "live"
-    assert data["finished"][0]["completion_id"] == said.id
+    assert data["finished"][0]["completion_id"] == reply.id
     assert data["tasks"].keys() == {"counts", "more", "open", "ended"}
     assert (data["turns"], data["count"], data["processes"]) == ([], 0, 1)
     face.LiveState.model_validate(data)
@@ -100,17 +100,19 @@ def test_watcher_receives_a_snapshot_and_then_changes(
 ):
     fake.hang()
     with open_socket(running) as ws:
-        seen = LivePage(ws)
-        assert seen.read()["type"] == "snapshot"
-        assert seen.turns == {}
+        live_page = LivePage(ws)
+        assert live_page.read()["type"] == "snapshot"
+        assert live_page.turns == {}
         call = run_in_thread(ask, client, user)
-        seen.read_until(lambda: seen.turns)
-        ((turn_id, turn),) = seen.turns.items()
+        live_page.read_until(lambda: live_page.turns)
+        ((turn_id, turn),) = live_page.turns.items()
         assert (turn["agent"], turn["current_step"]["kind"]) == ("assistant", "model")
-        assert seen.count == 1
+        assert live_page.count == 1
         fake.release()
-        seen.read_until(lambda: not seen.turns)
-        seen.read_until(lambda: turn_id in [data["id"] for data in seen.finished])
+        live_page.read_until(lambda: not live_page.turns)
+        live_page.read_until(
+            lambda: turn_id in [data["id"] for data in live_page.finished]
+        )
         call.join(60)
 
 
@@ -119,12 +121,12 @@ def test_late_watcher_receives_running_turns(server, running, client, fake, user
     call = run_in_thread(ask, client, user)
     fake.wait(lambda: fake.requests)
     with open_socket(running) as ws:
-        seen = LivePage(ws)
-        seen.read_until(lambda: seen.turns)
+        live_page = LivePage(ws)
+        live_page.read_until(lambda: live_page.turns)
         with open_socket(running) as other:
             later = LivePage(other)
             later.read()
-            assert later.turns.keys() == seen.turns.keys()
+            assert later.turns.keys() == live_page.turns.keys()
     fake.release()
     call.join(60)
 

@@ -34,7 +34,7 @@ def rollback(database: None) -> Iterator[None]:
         transaction.set_rollback(True)
 
 
-def paid(micro_usd: int | None = 1_250_000, **fields):
+def store_paid_turn(micro_usd: int | None = 1_250_000, **fields):
     """A turn that cost something, now."""
     at = fields.pop("started_at", datetime.now(UTC))
     call = model_call(started_at=at, cost_micro_usd=micro_usd, usage=Usage(1_000, 10))
@@ -48,7 +48,7 @@ def agent():
     return f"spender-{uuid.uuid4().hex[:8]}"
 
 
-def line(data, key, name):
+def find_line(data, key, name):
     return next(each for each in data["data"] if each[key] == name)
 
 
@@ -59,18 +59,22 @@ def table(response):
 
 def test_spend_is_grouped_by_agent_day_user_model_and_token(script, agent):
     token, _ = api_tokens.create_token(agent, "ada", by=ADA)
-    turn = paid(agent=agent, token_id=token.id)
-    paid(None, agent=agent)
+    turn = store_paid_turn(agent=agent, token_id=token.id)
+    store_paid_turn(None, agent=agent)
     data = ok(script.get(SPEND))
     assert data["by"] == "agent"
-    mine = line(data, "agent", agent)
-    assert (mine["turns"], mine["unpriced_turns"], mine["cost_usd"]) == (2, 1, 1.25)
+    own_row = find_line(data, "agent", agent)
+    assert (own_row["turns"], own_row["unpriced_turns"], own_row["cost_usd"]) == (
+        2,
+        1,
+        1.25,
+    )
     by_user = ok(script.get(SPEND, params={"by": "user"}))
-    assert line(by_user, "user", str(turn.user_id))["cost_usd"] == 1.25
+    assert find_line(by_user, "user", str(turn.user_id))["cost_usd"] == 1.25
     by_token = ok(script.get(SPEND, params={"by": "token", "since": "1h"}))
-    assert line(by_token, "token", str(token.id))["turns"] == 1
+    assert find_line(by_token, "token", str(token.id))["turns"] == 1
     by_model = ok(script.get(SPEND, params={"by": "model"}))
-    assert line(by_model, "model", "openai/gpt-test")["calls"] >= 2
+    assert find_line(by_model, "model", "openai/gpt-test")["calls"] >= 2
     by_day = ok(script.get(SPEND, params={"by": "day"}))
     assert by_day["data"][-1]["day"] == f"{datetime.now(UTC):%Y-%m-%d}"
 
@@ -78,7 +82,7 @@ def test_spend_is_grouped_by_agent_day_user_model_and_token(script, agent):
 @pytest.mark.parametrize("by", ["agent", "day", "model", "token", "user"])
 def test_every_grouping_has_a_page(browser, by, agent):
     token, _ = api_tokens.create_token(agent, "ada", by=ADA)
-    paid(9_000_000_000, agent=agent, token_id=token.id)
+    store_paid_turn(9_000_000_000, agent=agent, token_id=token.id)
     response = browser.get(f"{SPEND}?by={by}&since=7d")
     assert response.status_code == 200
     assert "Cost by day" in response.text
@@ -89,13 +93,13 @@ def test_every_grouping_has_a_page(browser, by, agent):
 
 def test_csv_export_escapes_formulas(script, agent):
     token, _ = api_tokens.create_token(f"=cmd {agent}", "ada", by=ADA)
-    paid(agent=agent, token_id=token.id)
-    paid(None, agent=agent)
+    store_paid_turn(agent=agent, token_id=token.id)
+    store_paid_turn(None, agent=agent)
     by_address = script.get(SPEND, params={"format": "csv"})
     assert by_address.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert "attachment" in by_address.headers["Content-Disposition"]
-    [mine] = [row for row in table(by_address) if row["agent"] == agent]
-    assert mine == {
+    [own_row] = [row for row in table(by_address) if row["agent"] == agent]
+    assert own_row == {
         "agent": agent,
         "kind": "turns",
         "turns": "2",
@@ -109,8 +113,8 @@ def test_csv_export_escapes_formulas(script, agent):
     by_accept = script.get(
         SPEND, params={"by": "token"}, headers={"Accept": "text/csv"}
     )
-    [mine] = [row for row in table(by_accept) if row["token"] == str(token.id)]
-    assert mine["name"] == f"'=cmd {agent}"
+    [own_row] = [row for row in table(by_accept) if row["token"] == str(token.id)]
+    assert own_row["name"] == f"'=cmd {agent}"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +139,7 @@ def test_viewer_may_read(viewer):
 @pytest.mark.usefixtures("rollback")
 def test_page_shows_the_most_expensive_rows(server):
     for number in range(spend.ROWS_SHOWN + 5):
-        paid(number, started_at=NOW, user_id=uuid.uuid4())
+        store_paid_turn(number, started_at=NOW, user_id=uuid.uuid4())
     shown = spend.page_context("user", NOW - timedelta(days=1), {}, NOW)
     assert shown["has_more"]
     assert len(shown["rows"]) == spend.ROWS_SHOWN
@@ -152,18 +156,18 @@ def test_query_count_is_independent_of_amount(server, by):
             spend.page_context(by, NOW - timedelta(days=30), {}, NOW)
         return len(queries)
 
-    paid(started_at=NOW, token_id=uuid.uuid4())
+    store_paid_turn(started_at=NOW, token_id=uuid.uuid4())
     few = count()
     for number in range(20):
         at = NOW - timedelta(days=number)
-        paid(started_at=at, agent=f"a-{number}", token_id=uuid.uuid4())
+        store_paid_turn(started_at=at, agent=f"a-{number}", token_id=uuid.uuid4())
     assert count() == few <= 12
 
 
 @pytest.mark.usefixtures("rollback")
 def test_every_day_has_a_bar():
-    paid(started_at=NOW - timedelta(days=3))
-    paid(None, started_at=NOW - timedelta(days=1))
+    store_paid_turn(started_at=NOW - timedelta(days=3))
+    store_paid_turn(None, started_at=NOW - timedelta(days=1))
     days = cost_totals.totals_by("day", NOW - timedelta(days=6))
     chart = spend.build_chart(days, NOW - timedelta(days=6), NOW)
     assert [bar.share for bar in chart.bars] == [0, 0, 0, 1, 0, 0, 0]

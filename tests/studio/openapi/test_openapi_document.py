@@ -141,9 +141,9 @@ def test_operation_ids_name_their_action(document: dict) -> None:
 
 def test_response_bodies_have_schemas(document: dict) -> None:
     free = {
-        where
+        location
         for name, schema in document["components"]["schemas"].items()
-        for where in _untyped_fields(schema, name)
+        for location in _untyped_fields(schema, name)
     }
     for path, method, operation in iterate_operations(document):
         for data in (
@@ -155,23 +155,25 @@ def test_response_bodies_have_schemas(document: dict) -> None:
     assert free == UNTYPED_FIELDS
 
 
-def _untyped_fields(schema: dict, where: str) -> Iterator[str]:
+def _untyped_fields(schema: dict, location: str) -> Iterator[str]:
     """Yield the fields that allow any value."""
     words = {"$ref", "anyOf", "oneOf", "allOf", "enum", "const", "type"}
     is_map = schema.get("type") == "object" and "properties" not in schema
     if not words & schema.keys() or (is_map and not schema.get("additionalProperties")):
-        yield where
+        yield location
     more = schema.get("additionalProperties")
     if more is True:
-        yield where
+        yield location
     below = {**schema.get("properties", {})}
     below |= {"*": more} if isinstance(more, dict) else {}
     below |= {"[]": schema["items"]} if "items" in schema else {}
     for name, each in below.items():
-        yield from _untyped_fields(each, f"{where}.{name}" if name != "[]" else where)
+        yield from _untyped_fields(
+            each, f"{location}.{name}" if name != "[]" else location
+        )
     for word in ("anyOf", "oneOf", "allOf"):
         for each in schema.get(word, []):
-            yield from _untyped_fields(each, where)
+            yield from _untyped_fields(each, location)
 
 
 def test_every_error_response_is_described(document: dict) -> None:

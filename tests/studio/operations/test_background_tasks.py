@@ -19,7 +19,7 @@ AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def of(user):
+def create_task(user):
     """Return a function that creates tasks of the test's user."""
 
     def create(state="queued", **more):
@@ -42,10 +42,10 @@ def of(user):
     Task.objects.filter(user_id=derive_user_id(user)).delete()
 
 
-def test_tasks_are_filtered_by_state_agent_kind_and_user(script, of, user):
-    queued = of()
-    failed = of("errored", agent="claude", error="no luck")
-    judged = of("done", kind="judge", created_at=AT + timedelta(seconds=1))
+def test_tasks_are_filtered_by_state_agent_kind_and_user(script, create_task, user):
+    queued = create_task()
+    failed = create_task("errored", agent="claude", error="no luck")
+    judged = create_task("done", kind="judge", created_at=AT + timedelta(seconds=1))
 
     def listed_ids(**query):
         response = script.get("/admin/tasks", params={"user": user, **query})
@@ -59,8 +59,8 @@ def test_tasks_are_filtered_by_state_agent_kind_and_user(script, of, user):
     assert listed_ids(user=str(derive_user_id(user)), state="done") == [str(judged.pk)]
 
 
-def test_task_pages_are_contiguous(script, of, user):
-    created = [of(created_at=AT + timedelta(seconds=n)) for n in range(5)]
+def test_task_pages_are_contiguous(script, create_task, user):
+    created = [create_task(created_at=AT + timedelta(seconds=n)) for n in range(5)]
     after, seen = "", []
     for _ in range(3):
         params = {"user": user, "limit": 2, "after": after}
@@ -78,11 +78,15 @@ def test_invalid_filter_is_refused(script, query):
     assert script.get(f"/admin/tasks?{query}").status_code == 400
 
 
-def test_unfinished_task_page_reloads(browser, of):
+def test_unfinished_task_page_reloads(browser, create_task):
     def page(task):
         return browser.get(f"/admin/tasks/{task.pk}").text
 
-    ahead, due, done = of(), of(due_at=AT), of("done", result="Here")
+    ahead, due, done = (
+        create_task(),
+        create_task(due_at=AT),
+        create_task("done", result="Here"),
+    )
     assert "data-is-open" in page(ahead)
     assert "Starts " in page(ahead)
     assert "Waiting for a worker." in page(due)
@@ -90,8 +94,10 @@ def test_unfinished_task_page_reloads(browser, of):
     assert ">Reload<" not in page(done)
 
 
-def test_task_page_shows_all_details(script, browser, of, user):
-    task = of("errored", error="no <luck>", prompt="Say <b>hello</b>", attempts=2)
+def test_task_page_shows_all_details(script, browser, create_task, user):
+    task = create_task(
+        "errored", error="no <luck>", prompt="Say <b>hello</b>", attempts=2
+    )
     data = script.get(f"/admin/tasks/{task.pk}").json()
     assert data["user_id"] == str(derive_user_id(user))
     assert (data["error"], data["attempts"]) == ("no <luck>", 2)
@@ -109,13 +115,13 @@ def test_unknown_task_is_404(script):
         assert response.json()["error"]["code"] == "task_not_found"
 
 
-def test_task_is_cancelled_and_audited(script, browser, of):
-    task = of()
+def test_task_is_cancelled_and_audited(script, browser, create_task):
+    task = create_task()
     response = script.post(f"/admin/tasks/{task.pk}/cancel")
     assert response.json()["state"] == "cancelled"
     entry = AuditEntry.objects.get(action="task.cancel", target=str(task.pk))
     assert entry.actor == "studio: local"
-    other = of()
+    other = create_task()
     page = browser.submit(
         f"/admin/tasks/{other.pk}/cancel", {}, of=f"/admin/tasks/{other.pk}"
     )
@@ -129,8 +135,8 @@ def test_unknown_task_is_not_audited(script):
     assert not AuditEntry.objects.filter(target=str(task_id)).exists()
 
 
-def test_failed_task_is_requeued(script, of):
-    task = of("errored", error="no luck", failures=3)
+def test_failed_task_is_requeued(script, create_task):
+    task = create_task("errored", error="no luck", failures=3)
     response = script.post(f"/admin/tasks/{task.pk}/retry")
     assert response.status_code == 202
     assert response.json()["id"] == str(task.pk)
@@ -138,8 +144,10 @@ def test_failed_task_is_requeued(script, of):
     assert AuditEntry.objects.filter(action="task.retry", target=str(task.pk)).exists()
 
 
-def test_finished_task_is_run_again_as_a_copy(script, of):
-    task = of("done", result="The report.", payload={"metadata": {"thread_id": "t"}})
+def test_finished_task_is_run_again_as_a_copy(script, create_task):
+    task = create_task(
+        "done", result="The report.", payload={"metadata": {"thread_id": "t"}}
+    )
     created = script.post(f"/admin/tasks/{task.pk}/retry").json()
     assert created["id"] != str(task.pk)
     assert (created["prompt"], created["state"]) == (task.prompt, "queued")
@@ -152,14 +160,14 @@ def test_finished_task_is_run_again_as_a_copy(script, of):
     ("state", "kind", "code"),
     [("queued", "agent", "task_not_ended"), ("done", "judge", "task_done")],
 )
-def test_some_tasks_cannot_be_retried(script, of, state, kind, code):
-    response = script.post(f"/admin/tasks/{of(state, kind=kind).pk}/retry")
+def test_some_tasks_cannot_be_retried(script, create_task, state, kind, code):
+    response = script.post(f"/admin/tasks/{create_task(state, kind=kind).pk}/retry")
     assert response.status_code == 409
     assert response.json()["error"]["code"] == code
 
 
-def test_viewers_are_read_only(viewer, of):
-    task = of()
+def test_viewers_are_read_only(viewer, create_task):
+    task = create_task()
     for what in ("cancel", "again"):
         assert viewer.post(f"/admin/tasks/{task.pk}/{what}").status_code == 403
     assert viewer.get(f"/admin/tasks/{task.pk}").status_code == 200
@@ -167,7 +175,7 @@ def test_viewers_are_read_only(viewer, of):
     assert task.state == "queued"
 
 
-def test_query_count_is_independent_of_tasks(of, user):
+def test_query_count_is_independent_of_tasks(create_task, user):
     def count(limit):
         with CaptureQueriesContext(
             connection,
@@ -179,7 +187,7 @@ def test_query_count_is_independent_of_tasks(of, user):
         return len(seen)
 
     for _ in range(4):
-        of(attempts=1)
+        create_task(attempts=1)
     assert count(1) == count(4) == 2
 
 
@@ -187,7 +195,7 @@ def test_query_count_is_independent_of_tasks(of, user):
 
 
 @pytest.fixture
-def no_other_tasks(of) -> Iterator[None]:
+def no_other_tasks(create_task) -> Iterator[None]:
     """Nothing others left is in the queue."""
     with transaction.atomic():
         Task.objects.all().delete()
@@ -196,28 +204,28 @@ def no_other_tasks(of) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_other_tasks")
-def test_queue_snapshot_shows_open_and_failed_tasks(of):
-    queued = of(prompt="  Two\nlines ", priority=9)
-    running = of("running", started_at=AT, priority=8)
-    failed = of("errored", error="no luck")
-    done = of("done", finished_at=AT + timedelta(minutes=2))
+def test_queue_snapshot_shows_open_and_failed_tasks(create_task):
+    queued = create_task(prompt="  Two\nlines ", priority=9)
+    running = create_task("running", started_at=AT, priority=8)
+    failed = create_task("errored", error="no luck")
+    done = create_task("done", finished_at=AT + timedelta(minutes=2))
     data = queue_snapshot.snapshot()
     assert [task["id"] for task in data["open"]] == [str(running.pk), str(queued.pk)]
     assert [task["id"] for task in data["ended"]] == [str(done.pk), str(failed.pk)]
-    mine = {task["id"]: task for task in [*data["open"], *data["ended"]]}
-    assert mine[str(queued.pk)]["prompt"] == "Two lines"
-    assert mine[str(running.pk)]["since"] == "2026-11-21T12:00:00Z"
-    assert mine[str(failed.pk)]["error"] == "no luck"
+    listed = {task["id"]: task for task in [*data["open"], *data["ended"]]}
+    assert listed[str(queued.pk)]["prompt"] == "Two lines"
+    assert listed[str(running.pk)]["since"] == "2026-11-21T12:00:00Z"
+    assert listed[str(failed.pk)]["error"] == "no luck"
     assert data["counts"] == {"queued": 1, "running": 1}
     assert not data["more"]
 
 
 @pytest.mark.usefixtures("no_other_tasks")
-def test_long_queue_snapshot_is_truncated(of, monkeypatch):
+def test_long_queue_snapshot_is_truncated(create_task, monkeypatch):
     monkeypatch.setattr(queue_snapshot, "MAX_COUNTED", 3)
     monkeypatch.setattr(queue_snapshot, "MAX_SHOWN", 2)
     for _ in range(4):
-        of()
+        create_task()
     with CaptureQueriesContext(connection) as seen:
         data = queue_snapshot.snapshot()
     assert len(seen) == 3

@@ -31,9 +31,9 @@ def yaml(configure, tmp_path, settings):
     return yaml
 
 
-@pytest.mark.parametrize("who", ["users: shared", "default_user_id: main"])
-def test_button_enables_tokens(browser, yaml, who):
-    path = yaml(f"{who} # all of us\n# the end\n")
+@pytest.mark.parametrize("role", ["users: shared", "default_user_id: main"])
+def test_button_enables_tokens(browser, yaml, role):
+    path = yaml(f"{role} # all of us\n# the end\n")
     page = browser.get("/admin/tokens").text
     assert "Tokens are not required yet" in page
     assert "belong to the user <code>main</code>" in page
@@ -41,7 +41,7 @@ def test_button_enables_tokens(browser, yaml, who):
     assert page.url.path == "/admin/tokens"
     assert "clients now need a token" in page.text
     assert "Tokens are not required yet" not in page.text
-    assert who not in path.read_text()
+    assert role not in path.read_text()
     assert "# the end\n" in path.read_text()
     live.set_current(loader.load_file(path))
     assert "not required yet" not in browser.get("/admin/tokens").text
@@ -70,13 +70,15 @@ def test_starter_comments_about_users_are_removed(script, yaml, kind):
 
 
 def test_other_comments_about_users_stay(script, yaml):
-    (theirs,) = [
-        it for it in starter_file.comments_above("users") if "share one conv" in it
+    (comment,) = [
+        line
+        for line in starter_file.comments_above("users")
+        if "share one conv" in line
     ]
-    text = f"\n# We are three.\n{theirs}users: shared\n"
+    text = f"\n# We are three.\n{comment}users: shared\n"
     path = yaml(text)
     script.post("/admin/tokens/enable")
-    assert f"\n# We are three.\n{theirs}" in path.read_text()
+    assert f"\n# We are three.\n{comment}" in path.read_text()
 
 
 def test_other_authentication_scheme_is_not_replaced(browser, script, yaml):

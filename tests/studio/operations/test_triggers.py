@@ -22,7 +22,7 @@ CONFIG_WITH_SECRET = "secret: a-secret-of-the-hook"
 
 
 @pytest.fixture
-def names(server, configure):
+def trigger_names(server, configure):
     """The names of a cron, a webhook and a boot trigger."""
     created = [unique(name) for name in ("daily", "hook", "boot")]
     configure(
@@ -50,83 +50,90 @@ def create_run(name, number, state="done", **more):
     )
 
 
-def test_triggers_are_listed_in_yaml_order_without_secrets(names, script):
+def test_triggers_are_listed_in_yaml_order_without_secrets(trigger_names, script):
     response = script.get("/admin/triggers")
     data = response.json()["data"]
-    assert [trigger["name"] for trigger in data] == names
+    assert [trigger["name"] for trigger in data] == trigger_names
     assert data[0]["next_at"].endswith("T09:00:00+00:00")
     assert (data[1]["has_secret"], data[2]["enabled"]) == (True, False)
     assert "a-secret-of-the-hook" not in response.text
 
 
-def test_newest_runs_are_listed(names, script, monkeypatch):
+def test_newest_runs_are_listed(trigger_names, script, monkeypatch):
     monkeypatch.setattr(trigger_views, "LIST_RUNS_SHOWN", 2)
-    TriggerState.objects.create(name=names[0], run_count=3, missed=1, last_run_at=AT)
-    first, second, third = (
-        create_run(names[0], number, "errored", error="no luck") for number in range(3)
+    TriggerState.objects.create(
+        name=trigger_names[0], run_count=3, missed=1, last_run_at=AT
     )
-    other = create_run(names[1], 9)
+    first, second, third = (
+        create_run(trigger_names[0], number, "errored", error="no luck")
+        for number in range(3)
+    )
+    other = create_run(trigger_names[1], 9)
     daily, hooked, _ = script.get("/admin/triggers").json()["data"]
     assert [run["id"] for run in daily["last_runs"]] == [str(third.pk), str(second.pk)]
     assert daily["last_runs"][0]["error"] == "no luck"
     assert (daily["run_count"], daily["missed"]) == (3, 1)
     assert [run["id"] for run in hooked["last_runs"]] == [str(other.pk)]
-    one = script.get(f"/admin/triggers/{names[0]}").json()
+    one = script.get(f"/admin/triggers/{trigger_names[0]}").json()
     assert [run["id"] for run in one["last_runs"]][-1] == str(first.pk)
 
 
-def test_query_count_is_independent_of_triggers(names):
+def test_query_count_is_independent_of_triggers(trigger_names):
     def count():
         with CaptureQueriesContext(connection) as seen:
             trigger_views.serialize_triggers(live.current().get(TRIGGERS), 10)
         return len(seen)
 
-    create_run(names[0], 0)
+    create_run(trigger_names[0], 0)
     few = count()
-    for name in names:
+    for name in trigger_names:
         for number in range(12):
             create_run(name, number)
     assert count() == few == 3
 
 
-def test_recent_runs_are_loaded_in_batches(names, monkeypatch):
+def test_recent_runs_are_loaded_in_batches(trigger_names, monkeypatch):
     monkeypatch.setattr(recent_runs, "BATCH_SIZE", 2)
-    created = [create_run(name, 1) for name in names]
-    newest = recent_runs.newest_runs(names, 5)
-    assert [newest[name][0]["id"] for name in names] == [str(run.pk) for run in created]
+    created = [create_run(name, 1) for name in trigger_names]
+    newest = recent_runs.newest_runs(trigger_names, 5)
+    assert [newest[name][0]["id"] for name in trigger_names] == [
+        str(run.pk) for run in created
+    ]
 
 
-def test_trigger_page_shows_prompt_and_next_times(names, script, browser):
-    data = script.get(f"/admin/triggers/{names[0]}").json()
+def test_trigger_page_shows_prompt_and_next_times(trigger_names, script, browser):
+    data = script.get(f"/admin/triggers/{trigger_names[0]}").json()
     assert data["prompt"] == "It is time."
     assert len(data["next_times"]) == trigger_views.NEXT_TIMES_SHOWN
-    for path in ("", *(f"/{name}" for name in names)):
+    for path in ("", *(f"/{name}" for name in trigger_names)):
         assert browser.get(f"/admin/triggers{path}").status_code == 200
     assert script.get("/admin/triggers/none").status_code == 404
 
 
-def test_manual_run_is_audited(names, script):
-    data = script.post(f"/admin/triggers/{names[0]}/run").json()
-    (run,) = runs(names[0])
+def test_manual_run_is_audited(trigger_names, script):
+    data = script.post(f"/admin/triggers/{trigger_names[0]}/run").json()
+    (run,) = runs(trigger_names[0])
     assert data["task_id"] == str(run.pk)
-    entry = AuditEntry.objects.get(action="trigger.run", target=names[0])
+    entry = AuditEntry.objects.get(action="trigger.run", target=trigger_names[0])
     assert (entry.actor, entry.details) == ("studio: local", {"task": str(run.pk)})
 
 
-def test_webhook_runs_with_a_manual_payload(names, script, browser):
-    path = f"/admin/triggers/{names[1]}"
+def test_webhook_runs_with_a_manual_payload(trigger_names, script, browser):
+    path = f"/admin/triggers/{trigger_names[1]}"
     script.post(f"{path}/run", json={"say": "hello"})
     browser.submit(f"{path}/run", {"yaml": "say: good bye"}, of=path)
-    prompts = [run.prompt for run in runs(names[1])]
+    prompts = [run.prompt for run in runs(trigger_names[1])]
     assert prompts == ["They say hello.", "They say good bye."]
 
 
-def test_disabled_trigger_runs_manually_and_redirects_to_its_task(names, browser):
-    path = f"/admin/triggers/{names[2]}"
+def test_disabled_trigger_runs_manually_and_redirects_to_its_task(
+    trigger_names, browser
+):
+    path = f"/admin/triggers/{trigger_names[2]}"
     page = browser.submit(f"{path}/run", {}, of=path)
-    (run,) = runs(names[2])
+    (run,) = runs(trigger_names[2])
     assert page.url.path == f"/admin/tasks/{run.pk}"
-    assert f"Trigger &#x27;{names[2]}&#x27; started" in page.text
+    assert f"Trigger &#x27;{trigger_names[2]}&#x27; started" in page.text
 
 
 def test_skipped_run_is_reported(script, configure):

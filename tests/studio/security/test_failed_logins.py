@@ -52,12 +52,12 @@ def hashing(monkeypatch) -> Iterator[SimpleNamespace]:
 
 
 @pytest.fixture
-def at(running, configure, hashing, clock):
+def client_at(running, configure, hashing, clock):
     """Return clients by their address on this machine."""
     configure(YAML)
     opened = []
 
-    def at(address: str) -> httpx2.Client:
+    def client_at(address: str) -> httpx2.Client:
         transport = httpx2.HTTPTransport(local_address=address, verify=False)
         client = httpx2.Client(
             base_url=running, timeout=WAIT_SECONDS, transport=transport
@@ -65,27 +65,27 @@ def at(running, configure, hashing, clock):
         opened.append(client)
         return client
 
-    yield at
+    yield client_at
     for client in opened:
         client.close()
 
 
 @pytest.fixture
-def http(at) -> httpx2.Client:
-    return at("127.0.0.1")
+def http(client_at) -> httpx2.Client:
+    return client_at("127.0.0.1")
 
 
 def guess(http: httpx2.Client, name: str = "admin") -> httpx2.Response:
     return http.get("/admin/", headers={**basic(name, uuid.uuid4().hex), **PAGE})
 
 
-def test_hashing_does_not_block_pages_or_assets(at, http, hashing):
+def test_hashing_does_not_block_pages_or_assets(client_at, http, hashing):
     assert http.get("/admin/agents", headers=RIGHT).status_code == 200
     hashing.may_end.clear()
     with ThreadPoolExecutor(24) as threads:
         # Of as many addresses and names, so that the queue is all that stops them.
         guesses = [
-            threads.submit(guess, at(f"127.0.1.{number}"), f"name-{number}")
+            threads.submit(guess, client_at(f"127.0.1.{number}"), f"name-{number}")
             for number in range(24)
         ]
         until(lambda: sum(each.done() for each in guesses) == 8)
@@ -94,7 +94,7 @@ def test_hashing_does_not_block_pages_or_assets(at, http, hashing):
             response = http.get(path, headers={**RIGHT, **PAGE})
             assert response.status_code == 200, path
         assert http.get(STYLES).status_code == 200
-        assert guess(at("127.0.2.1"), "another").status_code == 503
+        assert guess(client_at("127.0.2.1"), "another").status_code == 503
         assert sum(each.done() for each in guesses) == 8
         hashing.may_end.set()
         found = [each.result() for each in guesses]
@@ -105,13 +105,13 @@ def test_hashing_does_not_block_pages_or_assets(at, http, hashing):
     assert busy.headers["Content-Security-Policy"]
 
 
-def test_hashing_pool_is_shared_with_the_api(at, http, hashing, configure):
+def test_hashing_pool_is_shared_with_the_api(client_at, http, hashing, configure):
     proxy = f"proxy: {{basic: {{password: '{HASH}'}}}}, "
     configure(YAML.replace("{admin:", f"{{{proxy}admin:"))
     hashing.may_end.clear()
     with ThreadPoolExecutor(16) as threads:
         guesses = [
-            threads.submit(guess, at(f"127.0.1.{number}"), f"name-{number}")
+            threads.submit(guess, client_at(f"127.0.1.{number}"), f"name-{number}")
             for number in range(16)
         ]
         until(lambda: len(passwords._hash_pool) == 16)
@@ -159,20 +159,20 @@ def test_verified_login_is_never_delayed(http):
     assert http.get("/admin/", headers=RIGHT).status_code == 200
 
 
-def test_right_password_succeeds_during_an_attack(at, clock):
+def test_right_password_succeeds_during_an_attack(client_at, clock):
     """The honest client waits for Retry-After; 4 attackers never stop."""
     stop = threading.Event()
 
     def attack() -> None:
-        attacker = at("127.0.0.2")
+        attacker = client_at("127.0.0.2")
         while not stop.is_set():
             guess(attacker)
 
     with ThreadPoolExecutor(4) as threads:
         attacks = [threads.submit(attack) for _ in range(4)]
         try:
-            until(lambda: guess(at("127.0.0.3")).status_code == 429)
-            honest = at("127.0.0.4")
+            until(lambda: guess(client_at("127.0.0.3")).status_code == 429)
+            honest = client_at("127.0.0.4")
             for _ in range(12):
                 response = honest.get("/admin/agents", headers=RIGHT)
                 if response.status_code == 200:
@@ -187,10 +187,10 @@ def test_right_password_succeeds_during_an_attack(at, clock):
             each.result()
 
 
-def test_home_page_reports_failed_logins(http, at):
+def test_home_page_reports_failed_logins(http, client_at):
     AuditEntry.objects.filter(action="login.fail").delete()  # of other tests
     name = f"name-{uuid.uuid4().hex[:8]}"
-    stranger = at("127.0.0.2")
+    stranger = client_at("127.0.0.2")
     assert [guess(stranger, name).status_code for _ in range(9)][-1] == 429
     message = f"5 failed sign-ins from 127.0.0.2 for name '{name}' in the last hour"
 

@@ -35,7 +35,7 @@ def addresses() -> list[str]:
         str(each.pattern) for each in urls.urlpatterns if isinstance(each, URLPattern)
     ]
     return [
-        "/admin/" + re.sub(r"<(\w+):\w+>", lambda it: NOBODY.get(it[1], "x"), pattern)
+        "/admin/" + re.sub(r"<(\w+):\w+>", lambda tag: NOBODY.get(tag[1], "x"), pattern)
         for pattern in patterns
     ]
 
@@ -62,7 +62,7 @@ def test_responses_block_foreign_scripts_and_frames(browser, script):
     for page in (found, missing, table):
         scripts = re.findall(r"<script\b[^>]*>", page.text)
         assert scripts
-        assert [it for it in scripts if "src=" not in it and "json" not in it] == []
+        assert [tag for tag in scripts if "src=" not in tag and "json" not in tag] == []
         assert not re.search(r"<[^>]+\son(click|load|submit|error)=", page.text)
 
 

@@ -244,8 +244,8 @@ def test_new_oidc_account_gets_the_configured_role(
     page = browser.follow(browser.get("/admin/tokens"), 3)
     assert page.status_code == 200
     assert "Create a token" not in page.text
-    made = {"label": "x", "principal": "p"}
-    refusal_page = browser.http.post("/admin/tokens", json=made)
+    created = {"label": "x", "principal": "p"}
+    refusal_page = browser.http.post("/admin/tokens", json=created)
     assert refusal_page.status_code == 403
     assert "Only operators may do this" in refusal_page.text
 

@@ -40,14 +40,14 @@ def with_secret(responses):
 def test_secrets_in_tasks_and_feedback_are_redacted(script, browser, alice):
     task = Task.objects.get(user_id=alice)
     seen = [
-        (path, who.get(path))
+        (path, client.get(path))
         for path in (
             f"/admin/users/{alice}/scores",
             "/admin/live",
             f"/admin/tasks?user={alice}",
             f"/admin/tasks/{task.pk}",
         )
-        for who in (script, browser)
+        for client in (script, browser)
     ]
     assert with_secret(seen) == []
     assert [path for path, response in seen if "[redacted]" not in response.text] == []

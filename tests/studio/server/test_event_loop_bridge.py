@@ -9,10 +9,10 @@ from studio.server import event_loop_bridge
 
 
 def test_slow_coroutine_times_out_and_is_cancelled(running):
-    begun, ended = threading.Event(), threading.Event()
+    started, ended = threading.Event(), threading.Event()
 
     async def never() -> None:
-        begun.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -20,7 +20,7 @@ def test_slow_coroutine_times_out_and_is_cancelled(running):
 
     with pytest.raises(event_loop_bridge.BridgeTimeout, match="did not answer in time"):
         event_loop_bridge.run_on_loop(never(), seconds=0.2)
-    if begun.is_set():  # A busy loop has not even begun it.
+    if started.is_set():  # A busy loop has not even begun it.
         assert ended.wait(60)
 
 

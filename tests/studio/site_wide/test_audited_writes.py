@@ -154,14 +154,14 @@ def test_read_only_posts_change_nothing(targets) -> None:
 
 def test_every_route_is_covered() -> None:
     studio_views = {
-        str(it.pattern)
-        for it in urlpatterns
-        if issubclass(getattr(it.callback, "cls", object), StudioView)
+        str(item.pattern)
+        for item in urlpatterns
+        if issubclass(getattr(item.callback, "cls", object), StudioView)
     }
-    assert {str(it.pattern) for it in urlpatterns} - studio_views == OTHER_VIEWS
+    assert {str(item.pattern) for item in urlpatterns} - studio_views == OTHER_VIEWS
 
 
 def test_audit_actions_are_documented(targets) -> None:
     text = DOCS.read_text()
     actions = {write.action for write in list_writes(targets)}
-    assert {it for it in actions if f"`{it}`" not in text} == set()
+    assert {item for item in actions if f"`{item}`" not in text} == set()

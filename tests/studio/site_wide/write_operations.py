@@ -301,7 +301,7 @@ def _file_writes(targets: WriteTargets) -> Iterator[Write]:
         place, route = f"/admin/{key}", f"/admin/{key}/somewhat"
         one = f"{place}/more"
         yield Write("POST", place, place, "config.write", "coulisse.yaml", entry)
-        data = {name: it for name, it in entry.items() if name != "name"}
+        data = {name: value for name, value in entry.items() if name != "name"}
         data["timeout_seconds" if key == "mcp" else "retries"] = 3
         yield put(route, one, data, {**data, "nonsense": 1})
         yield Write("DELETE", route, one, "config.write", "coulisse.yaml")

@@ -29,7 +29,7 @@ def alice(server, user):
     return identity.derive_user_id(user)
 
 
-def at(user_id, fact_id=None):
+def facts_url(user_id, fact_id=None):
     path = f"/admin/users/{user_id}/facts"
     return path if fact_id is None else f"{path}/mem_{fact_id.hex}"
 
@@ -48,7 +48,8 @@ def distinct_text(number):
 
 def contents(script, user_id, **query):
     return [
-        fact["content"] for fact in ok(script.get(at(user_id), params=query))["data"]
+        fact["content"]
+        for fact in ok(script.get(facts_url(user_id), params=query))["data"]
     ]
 
 
@@ -58,7 +59,7 @@ def test_facts_are_listed_newest_first_and_filtered(script, alice):
         fact_store.save_drafts(
             alice, [FactDraft(distinct_text(number), category=kind)], [None], by="user"
         )
-    first = ok(script.get(at(alice)))
+    first = ok(script.get(facts_url(alice)))
     assert [fact["content"] for fact in first["data"]][:2] == [
         distinct_text(59),
         distinct_text(58),
@@ -69,21 +70,25 @@ def test_facts_are_listed_newest_first_and_filtered(script, alice):
     assert contents(script, alice, category="event")[0] == distinct_text(59)
     assert contents(script, alice, status="pending_review") == []
     assert (
-        error(script.get(at(alice), params={"status": "x"}), 400)["param"] == "status"
+        error(script.get(facts_url(alice), params={"status": "x"}), 400)["param"]
+        == "status"
     )
 
 
 def test_fact_is_added_manually(script, alice):
-    made = ok(
-        script.post(at(alice), json={"content": SECRET, "category": "preference"}), 201
+    created = ok(
+        script.post(
+            facts_url(alice), json={"content": SECRET, "category": "preference"}
+        ),
+        201,
     )
-    assert (made["source"], made["outcome"]) == ("operator", "created")
-    again = ok(script.post(at(alice), json={"content": SECRET}), 201)
-    assert (again["id"], again["outcome"]) == (made["id"], "unchanged")
+    assert (created["source"], created["outcome"]) == ("operator", "created")
+    again = ok(script.post(facts_url(alice), json={"content": SECRET}), 201)
+    assert (again["id"], again["outcome"]) == (created["id"], "unchanged")
     (first, _) = audit_entries(alice)
     assert first == (
         "memory.create",
-        made["id"],
+        created["id"],
         {"user": str(alice), "outcome": "created"},
     )
 
@@ -91,9 +96,9 @@ def test_fact_is_added_manually(script, alice):
 def test_fact_is_corrected_and_history_kept(script, alice):
     fact_id = save(alice, "Lives in Lisbon").fact_id
     changes = {"content": "Lives in Porto", "importance": 8, "reason": "moved"}
-    changed = ok(script.patch(at(alice, fact_id), json=changes))
+    changed = ok(script.patch(facts_url(alice, fact_id), json=changes))
     assert (changed["content"], changed["importance"]) == ("Lives in Porto", 8)
-    data = ok(script.get(at(alice, fact_id)))
+    data = ok(script.get(facts_url(alice, fact_id)))
     first, second = data["history"]
     assert (first["action"], second["action"]) == ("created", "updated")
     assert (second["by"], second["reason"]) == ("operator", "moved")
@@ -104,7 +109,7 @@ def test_fact_is_corrected_and_history_kept(script, alice):
 
 def test_fact_is_pinned_reviewed_restored_and_deleted(script, alice):
     fact_id = save(alice, "Lives in Lisbon").fact_id
-    path = at(alice, fact_id)
+    path = facts_url(alice, fact_id)
     for _ in range(2):  # The second one changes nothing.
         assert ok(script.patch(path, json={"pinned": True}))["pinned"]
     assert (
@@ -128,15 +133,18 @@ def test_fact_is_superseded_by_a_new_one(script, alice):
         "category": "fact",
         "supersedes": f"mem_{old.hex}",
     }
-    made = ok(script.post(at(alice), json=body), 201)
-    assert (made["outcome"], made["superseded"]) == ("superseded", f"mem_{old.hex}")
+    created = ok(script.post(facts_url(alice), json=body), 201)
+    assert (created["outcome"], created["superseded"]) == (
+        "superseded",
+        f"mem_{old.hex}",
+    )
     assert contents(script, alice) == ["Works as a pilot"]
-    assert ok(script.get(at(alice, old)))["superseded_by"] == made["id"]
+    assert ok(script.get(facts_url(alice, old)))["superseded_by"] == created["id"]
 
 
 def test_null_clears_and_omitted_fields_stay(script, alice):
     fact_id = save(alice, "Lives in Lisbon", key="home", importance=9).fact_id
-    path = at(alice, fact_id)
+    path = facts_url(alice, fact_id)
     dated = ok(script.patch(path, json={"valid_from": "2026-03-01"}))
     assert (dated["valid_from"], dated["key"]) == ("2026-03-01T00:00:00Z", "home")
     cleared = ok(script.patch(path, json={"key": None, "valid_from": None}))
@@ -159,7 +167,7 @@ def test_null_clears_and_omitted_fields_stay(script, alice):
     ],
 )
 def test_invalid_fact_is_refused(script, alice, body, param):
-    refusal_page = error(script.post(at(alice), json=body), 400)
+    refusal_page = error(script.post(facts_url(alice), json=body), 400)
     assert refusal_page["param"] == param
     assert not Fact.objects.filter(user_id=alice).exists()
 
@@ -167,17 +175,19 @@ def test_invalid_fact_is_refused(script, alice, body, param):
 def test_duplicate_key_is_refused(script, alice):
     save(alice, "Lives in Lisbon", key="home")
     fact_id = save(alice, "Has a cat").fact_id
-    refusal_page = error(script.patch(at(alice, fact_id), json={"key": "home"}), 400)
+    refusal_page = error(
+        script.patch(facts_url(alice, fact_id), json={"key": "home"}), 400
+    )
     assert refusal_page["code"] == "key_taken"
 
 
 def test_facts_of_another_user_are_404(script, alice):
     fact_id = save(UserId(uuid.uuid4()), "Likes plums").fact_id
     for response in (
-        script.get(at(alice, fact_id)),
-        script.delete(at(alice, fact_id)),
-        script.patch(at(alice, fact_id), json={"pinned": True}),
-        script.get(f"{at(alice)}/plums"),
+        script.get(facts_url(alice, fact_id)),
+        script.delete(facts_url(alice, fact_id)),
+        script.patch(facts_url(alice, fact_id), json={"pinned": True}),
+        script.get(f"{facts_url(alice)}/plums"),
     ):
         assert error(response, 404)["code"] == "memory_not_found"
     assert Fact.objects.get(pk=fact_id).status == "active"
@@ -186,11 +196,11 @@ def test_facts_of_another_user_are_404(script, alice):
 def test_viewers_are_read_only(viewer, user):
     alice = identity.derive_user_id(user)
     fact_id = save(alice, "Likes plums").fact_id
-    assert viewer.get(at(alice)).status_code == 200
+    assert viewer.get(facts_url(alice)).status_code == 200
     for response in (
-        viewer.post(at(alice), json={"content": "x"}),
-        viewer.patch(at(alice, fact_id), json={"pinned": True}),
-        viewer.delete(at(alice, fact_id)),
+        viewer.post(facts_url(alice), json={"content": "x"}),
+        viewer.patch(facts_url(alice, fact_id), json={"pinned": True}),
+        viewer.delete(facts_url(alice, fact_id)),
     ):
         assert response.status_code == 403
 
@@ -216,7 +226,7 @@ def save_facts(user_id, *contents):
 
 def test_search_explains_each_match(script, memory_on, alice):
     save_facts(alice, "Has a cat called Minka", "Plays the cello", "Works as a baker")
-    found = ok(script.get(at(alice), params={"q": "the cello"}))
+    found = ok(script.get(facts_url(alice), params={"q": "the cello"}))
     first, *_ = found["data"]
     assert first["content"] == "Plays the cello"
     assert first["explain"]["similarity"] > 0
@@ -231,14 +241,16 @@ def test_past_messages_are_searchable(script, memory_on, alice):
     )
     row = Row.objects.get(thread__user_id=alice)
     passages.index_messages(alice, row.thread_id, [(row.pk, 0, row.text, None, "")])
-    found = ok(script.get(at(alice), params={"q": "plums", "in": "messages"}))["data"]
+    found = ok(script.get(facts_url(alice), params={"q": "plums", "in": "messages"}))[
+        "data"
+    ]
     assert [each["content"] for each in found] == ["I bought plums"]
-    assert ok(script.get(at(alice), params={"q": "plums"}))["data"] == []
+    assert ok(script.get(facts_url(alice), params={"q": "plums"}))["data"] == []
 
 
 def test_search_page_shows_the_memory_prompt(browser, memory_on, alice):
     save_facts(alice, "Plays the cello")
-    page = browser.get(f"{at(alice)}?q=cello").text
+    page = browser.get(f"{facts_url(alice)}?q=cello").text
     assert "Known about the user:" in page
     assert "[general] Plays the cello" in page
     assert "vector" in page
@@ -246,7 +258,7 @@ def test_search_page_shows_the_memory_prompt(browser, memory_on, alice):
 
 def test_search_without_memory_is_lexical(browser, alice):
     save(alice, "Plays the cello")
-    page = browser.get(f"{at(alice)}?q=cello").text
+    page = browser.get(f"{facts_url(alice)}?q=cello").text
     assert "Plays the cello" in page
     assert "no agent has memory" in page
 
@@ -255,7 +267,7 @@ def test_search_without_memory_is_lexical(browser, alice):
 
 
 @pytest.fixture
-def seen(alice):
+def known_user(alice):
     """A user who has said something."""
     message_store.append_turn(
         alice, "", new_turn_id(), [NewMessage(Message("user", "Hi"), 5)]
@@ -264,16 +276,18 @@ def seen(alice):
 
 
 def test_unknown_user_page_is_404(browser, alice):
-    page = browser.get(at(alice))
+    page = browser.get(facts_url(alice))
     assert page.status_code == 404
     assert "No such user" in page.text
 
 
-def test_forms_add_change_and_delete_a_fact(browser, seen):
-    page = browser.submit(at(seen), {"content": "Likes plums", "importance": "7"})
+def test_forms_add_change_and_delete_a_fact(browser, known_user):
+    page = browser.submit(
+        facts_url(known_user), {"content": "Likes plums", "importance": "7"}
+    )
     assert "Fact added" in page.text
-    fact = Fact.objects.get(user_id=seen)
-    path = at(seen, fact.id)
+    fact = Fact.objects.get(user_id=known_user)
+    path = facts_url(known_user, fact.id)
     everything = {
         "_method": "PATCH",
         "content": "Likes figs",
@@ -299,15 +313,17 @@ def test_forms_add_change_and_delete_a_fact(browser, seen):
     assert "Fact forgotten" in browser.submit(path, {"_method": "DELETE"}).text
 
 
-def test_refused_form_keeps_its_input(browser, seen):
-    page = browser.submit(at(seen), {"content": "Likes plums", "importance": "70"})
+def test_refused_form_keeps_its_input(browser, known_user):
+    page = browser.submit(
+        facts_url(known_user), {"content": "Likes plums", "importance": "70"}
+    )
     assert page.status_code == 400
     assert "importance" in page.text
     assert ">Likes plums</textarea>" in page.text
-    fact_id = save(seen, "Has a cat").fact_id
+    fact_id = save(known_user, "Has a cat").fact_id
     fields = {"_method": "PATCH", "content": "Has a dog", "importance": "x"}
     more = {"valid_from": "2026-03-01", "reason": "so they say", "pinned": "on"}
-    page = browser.submit(at(seen, fact_id), {**fields, **more})
+    page = browser.submit(facts_url(known_user, fact_id), {**fields, **more})
     assert page.status_code == 400
     form = page.text.partition("Edit fact")[2].partition("</form>")[0]
     assert 'data-param="importance"' in form
@@ -317,27 +333,31 @@ def test_refused_form_keeps_its_input(browser, seen):
     assert "checked" in form
 
 
-def test_refused_form_keeps_the_superseded_fact(browser, seen):
-    fact_id = public_ids.format_fact_id(save(seen, "Has a cat").fact_id)
+def test_refused_form_keeps_the_superseded_fact(browser, known_user):
+    fact_id = public_ids.format_fact_id(save(known_user, "Has a cat").fact_id)
     fields = {"supersedes": fact_id, "content": "Has a dog", "importance": "x"}
-    page = browser.submit(at(seen), fields)
+    page = browser.submit(facts_url(known_user), fields)
     form = page.text.partition("Add a fact")[2]
     assert f'<input type="hidden" name="supersedes" value="{fact_id}">' in form
 
 
-def test_forms_for_missing_facts_report_it(browser, seen):
+def test_forms_for_missing_facts_report_it(browser, known_user):
     missing = browser.submit(
-        at(seen, uuid.uuid4()), {"_method": "PATCH", "content": "x"}, of=at(seen)
+        facts_url(known_user, uuid.uuid4()),
+        {"_method": "PATCH", "content": "x"},
+        of=facts_url(known_user),
     )
     assert missing.status_code == 404
     assert "no such fact" in missing.text
-    stranger = browser.submit(at(uuid.uuid4()), {"content": ""}, of=at(seen))
+    stranger = browser.submit(
+        facts_url(uuid.uuid4()), {"content": ""}, of=facts_url(known_user)
+    )
     assert stranger.status_code == 400
     assert "content" in stranger.text
 
 
-def test_memory_page_links_to_user_facts(browser, seen, user):
-    save(seen, "Likes plums")
+def test_memory_page_links_to_user_facts(browser, known_user, user):
+    save(known_user, "Likes plums")
     page = browser.get(f"/admin/memory?q={user}").text
-    assert f'href="{at(seen)}"' in page
+    assert f'href="{facts_url(known_user)}"' in page
     assert "1 fact" in page

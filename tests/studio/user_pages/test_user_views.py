@@ -37,7 +37,7 @@ def alice(server, user):
     Turn.objects.filter(user_id=user_id).delete()  # One is of the next hour.
 
 
-def at(user_id):
+def user_url(user_id):
     return f"{USERS}/{user_id}"
 
 
@@ -75,22 +75,24 @@ def test_user_is_listed_with_counts_and_cost(script, alice, user):
 
 
 def test_users_are_found_by_part_of_a_token_principal(script, user):
-    made = ok(script.post("/admin/tokens", json={"label": "x", "principal": user}), 201)
+    created = ok(
+        script.post("/admin/tokens", json={"label": "x", "principal": user}), 201
+    )
     sample_user.store_conversation(identity.derive_user_id(user), "plums")
     (found,) = find(script, user[8:30].upper())
     assert (found["id"], found["name"]) == (str(identity.derive_user_id(user)), user)
-    assert made["principal"] == user
+    assert created["principal"] == user
 
 
 def test_users_are_paginated_by_last_activity(script, server):
     users = _active(*(FAR_FUTURE + timedelta(hours=n) for n in range(120)))
-    ours = [str(user) for user in users]
+    user_ids = [str(user) for user in users]
     seen, after = [], None
     while len(seen) < 120:
         page = ok(script.get(USERS, params={"after": after} if after else {}))
-        seen += [each["id"] for each in page["data"] if each["id"] in ours]
+        seen += [each["id"] for each in page["data"] if each["id"] in user_ids]
         after = page["last_id"]
-    assert seen == ours[::-1]
+    assert seen == user_ids[::-1]
     Thread.objects.filter(user_id__in=users).delete()
 
 
@@ -107,8 +109,8 @@ def test_users_active_at_the_same_time_are_paginated(script, server):
 def _active(*times):
     """Store users who were active then, and return them."""
     rows = [
-        Thread(user_id=uuid.uuid4(), length=3, created_at=at, updated_at=at)
-        for at in times
+        Thread(user_id=uuid.uuid4(), length=3, created_at=user_url, updated_at=user_url)
+        for user_url in times
     ]
     Thread.objects.bulk_create(rows)
     return [row.user_id for row in rows]
@@ -140,7 +142,7 @@ def test_search_without_results_says_so(browser):
 def test_user_page_shows_a_summary(script, alice, user):
     now = datetime.now(UTC)
     store_turn(user_id=alice, started_at=now + timedelta(hours=1), cost_micro_usd=700)
-    data = ok(script.get(at(alice)))
+    data = ok(script.get(user_url(alice)))
     assert data["id"] == str(alice)
     assert (data["threads"], data["messages"]) == (2, 8)
     assert data["facts"] == {"active": 1, "superseded": 1}
@@ -149,12 +151,12 @@ def test_user_page_shows_a_summary(script, alice, user):
         {"judge": "quality", "criterion": "tone", "mean": 7.0, "count": 1}
     ]
     assert datetime.fromisoformat(data["last_seen_at"]) > now + timedelta(minutes=59)
-    assert ok(script.get(at(user)))["id"] == data["id"]
+    assert ok(script.get(user_url(user)))["id"] == data["id"]
 
 
 def test_limits_are_shown_with_usage(configure, script, alice):
     configure(CONFIG + LIMITS)
-    (limit,) = ok(script.get(at(alice)))["limits"]
+    (limit,) = ok(script.get(user_url(alice)))["limits"]
     assert limit.pop("resets_at")
     assert limit == {
         "limit": "daily token limit",
@@ -167,8 +169,8 @@ def test_limits_are_shown_with_usage(configure, script, alice):
 
 def test_unknown_user_is_404(script, browser):
     stranger = uuid.uuid4()
-    assert error(script.get(at(stranger)), 404)["code"] == "user_not_found"
-    page = browser.get(at(stranger))
+    assert error(script.get(user_url(stranger)), 404)["code"] == "user_not_found"
+    page = browser.get(user_url(stranger))
     assert page.status_code == 404
     assert "No such user" in page.text
 
@@ -177,7 +179,7 @@ def test_unknown_user_is_404(script, browser):
     "path", ["", "/facts", "/scores", "/turns", "/threads", "/erase", "/facts?q=plums"]
 )
 def test_every_tab_is_a_page(browser, alice, path):
-    page = browser.get(f"{at(alice)}{path}")
+    page = browser.get(f"{user_url(alice)}{path}")
     assert page.status_code == 200
     assert f'href="{USERS}"' in page.text
 
@@ -186,7 +188,7 @@ def test_every_tab_is_a_page(browser, alice, path):
 
 
 def test_user_data_can_be_exported(script, alice):
-    response = script.get(f"{at(alice)}/export")
+    response = script.get(f"{user_url(alice)}/export")
     data = ok(response)
     assert (data["user_id"], len(data["threads"])) == (str(alice), 2)
     assert response.headers["content-disposition"].startswith("attachment")
@@ -196,25 +198,27 @@ def test_user_data_can_be_exported(script, alice):
 def test_viewers_cannot_export_or_erase(viewer, user):
     user_id = identity.derive_user_id(user)
     sample_user.store_user_data(user_id)
-    assert viewer.get(at(user_id)).status_code == 200
-    assert viewer.get(f"{at(user_id)}/export").status_code == 403
-    assert viewer.delete(at(user_id)).status_code == 403
+    assert viewer.get(user_url(user_id)).status_code == 200
+    assert viewer.get(f"{user_url(user_id)}/export").status_code == 403
+    assert viewer.delete(user_url(user_id)).status_code == 403
     assert Fact.objects.filter(user_id=user_id).exists()
 
 
 def test_script_erases_a_user(script, alice):
-    counted = ok(script.get(f"{at(alice)}/erase"))["would_delete"]
-    deleted = ok(script.delete(at(alice)))["deleted"]
+    counted = ok(script.get(f"{user_url(alice)}/erase"))["would_delete"]
+    deleted = ok(script.delete(user_url(alice)))["deleted"]
     assert deleted == counted
     assert deleted["messages"] == 8
     assert not any(sample_user.count_rows(alice).values())
     (entry,) = AuditEntry.objects.filter(action="user.erase", target=alice)
     assert entry.actor == "studio: local"
     assert "plums" not in str(entry.details)
-    assert script.get(at(alice)).status_code == 404
+    assert script.get(user_url(alice)).status_code == 404
 
 
 def test_browser_confirms_and_erases_by_form(browser, alice):
-    page = browser.submit(at(alice), {"_method": "DELETE"}, of=f"{at(alice)}/erase")
+    page = browser.submit(
+        user_url(alice), {"_method": "DELETE"}, of=f"{user_url(alice)}/erase"
+    )
     assert page.url.path == USERS
     assert f"User {alice} erased" in page.text

@@ -143,20 +143,20 @@ async def test_reply_nested_too_deeply_is_a_mismatch(remembered):
 
 @pytest.mark.parametrize("weight", [None, SchemaWeight(32)])
 def test_schema_cache_is_bounded(weight):
-    kept = _SchemaCache()
+    cache = _SchemaCache()
     for number in range(5000):
-        kept.put(b"%d" % number, CompiledSchema(weight), 10_000)
-    assert kept._size <= reply_schema.MAX_CACHE_BYTES
-    assert len(kept._entries) <= 1024
-    assert kept.get(b"4999") is not None
-    assert kept.get(b"0") is None
+        cache.put(b"%d" % number, CompiledSchema(weight), 10_000)
+    assert cache._size <= reply_schema.MAX_CACHE_BYTES
+    assert len(cache._entries) <= 1024
+    assert cache.get(b"4999") is not None
+    assert cache.get(b"0") is None
 
 
 def test_used_schema_stays_in_the_cache():
-    kept = _SchemaCache()
+    cache = _SchemaCache()
     for number in range(5000):
-        kept.put(b"%d" % number, CompiledSchema(None), 0)
-        assert kept.get(b"0") is not None
+        cache.put(b"%d" % number, CompiledSchema(None), 0)
+        assert cache.get(b"0") is not None
 
 
 def test_lone_surrogate_in_a_schema_is_refused():
@@ -202,11 +202,11 @@ def test_disconnected_client_releases_its_reservation(
 ):
     server = limited("per: principal, requests_per_hour: 9")
 
-    async def left(self: ReplySchema) -> CompiledSchema:
+    async def cancelled(self: ReplySchema) -> CompiledSchema:
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patch:
-        patch.setattr(ReplySchema, "compile", left)
+        patch.setattr(ReplySchema, "compile", cancelled)
         post(server, body(user, response_format=format_of(CHEAP)))
     assert post(server, body(user)).status_code == 200
     (meter,) = [m for m in meters_of(user).values() if m.window == 3600]

@@ -102,9 +102,9 @@ def test_emptied_entry_redirects_to_the_list(browser, yaml, text):
     assert "web:" not in yaml.read_text()
 
 
-@pytest.mark.parametrize("where", ["telemetry", "mcp/web", "config/edit"])
-def test_conflict_page_shows_the_current_version(browser, script, yaml, text, where):
-    address = f"/admin/{where}"
+@pytest.mark.parametrize("location", ["telemetry", "mcp/web", "config/edit"])
+def test_conflict_page_shows_the_current_version(browser, script, yaml, text, location):
+    address = f"/admin/{location}"
     wants = {"/admin/config/edit": "/admin/config"}.get(address, address)
     current = script.get(wants, headers=WANTS_YAML).text
     typed = {"_method": "PUT", "yaml": f"{current.rstrip()}\n# mine\n"}
@@ -114,7 +114,7 @@ def test_conflict_page_shows_the_current_version(browser, script, yaml, text, wh
     assert page.status_code == 409
     assert f'<a href="{address}" target="_blank">View the current version' in page.text
     assert '<span class="add">+# mine</span>' in page.text
-    assert ("# theirs" in page.text) == (where == "config/edit")
+    assert ("# theirs" in page.text) == (location == "config/edit")
     assert "env-secret" not in page.text
     now = loader.content_digest(yaml.read_bytes())
     assert f'name="version" value="{now}"' in page.text

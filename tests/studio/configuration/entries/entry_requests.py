@@ -43,7 +43,7 @@ NEW_ENTRIES = {
 }
 
 
-def put(script, path, text, headers=YAML_TYPE):
+def put_entry(script, path, text, headers=YAML_TYPE):
     return script.put(f"/admin/{path}", content=text, headers={**YAML_TYPE, **headers})
 
 

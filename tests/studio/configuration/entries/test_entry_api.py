@@ -12,14 +12,14 @@ from tests.studio.configuration.entries.entry_requests import (
     YAML_TYPE,
     labels,
     post,
-    put,
+    put_entry,
 )
 
 pytestmark = pytest.mark.database
 
 
 def test_script_overrides_and_resets_an_entry(script):
-    response = put(script, "agents/tuned", NEW_AGENT.replace("bob", "tuned"))
+    response = put_entry(script, "agents/tuned", NEW_AGENT.replace("bob", "tuned"))
     assert response.status_code == 200
     data = response.json()
     assert (data["label"], data["config"]["model"]) == ("override", "gpt-x")
@@ -64,13 +64,15 @@ def test_entry_as_yaml_is_returned_as_written(script):
         "name: tuned\nprovider: openai\nmodel: gpt-test\ntemperature: 0.0\n"
         "max_tokens: 50\nseed: 7\n"
     )
-    assert put(script, "agents/bob", data.text).status_code == 200
+    assert put_entry(script, "agents/bob", data.text).status_code == 200
     listed = YAML(typ="safe").load(script.get("/admin/agents?format=yaml").text)
     assert listed["data"][-1]["name"] == "bob"
 
 
 def test_validation_errors_are_returned_verbatim(script):
-    response = put(script, "agents/tuned", "name: tuned\nprovider: opena\nmodel: x\n")
+    response = put_entry(
+        script, "agents/tuned", "name: tuned\nprovider: opena\nmodel: x\n"
+    )
     assert response.status_code == 422
     error = response.json()["error"]
     assert error["message"] == (
@@ -138,8 +140,8 @@ def test_outdated_version_is_refused(script):
     post(script, "agents", NEW_AGENT)
     current = script.get("/admin/agents/bob").json()["version"]
     newer = NEW_AGENT.replace("gpt-x", "gpt-y")
-    assert put(script, f"agents/bob?version={current}", newer).status_code == 200
-    response = put(script, f"agents/bob?version={current}", NEW_AGENT)
+    assert put_entry(script, f"agents/bob?version={current}", newer).status_code == 200
+    response = put_entry(script, f"agents/bob?version={current}", NEW_AGENT)
     assert response.status_code == 409
     assert response.json()["error"]["code"] == "edit_conflict"
     assert script.delete(f"/admin/agents/bob?version={current}").status_code == 409
@@ -153,14 +155,16 @@ def test_etag_guards_against_lost_updates(script, kind):
     created = post(script, "agents", NEW_AGENT)
     current = script.get("/admin/agents/bob", headers={"Accept": kind}).headers["ETag"]
     assert current == created.headers["ETag"]
-    response = put(
+    response = put_entry(
         script, "agents/bob", NEW_AGENT.replace("gpt-x", "y"), {"If-Match": current}
     )
     assert response.status_code == 200
     assert response.headers["ETag"] != current
-    late = put(script, "agents/bob", NEW_AGENT, {"If-Match": current})
+    late = put_entry(script, "agents/bob", NEW_AGENT, {"If-Match": current})
     assert late.status_code == 409
-    assert put(script, "agents/bob", NEW_AGENT, {"If-Match": "*"}).status_code == 200
+    assert (
+        put_entry(script, "agents/bob", NEW_AGENT, {"If-Match": "*"}).status_code == 200
+    )
 
 
 def test_form_fields_make_an_entry(script):
@@ -182,7 +186,7 @@ def test_form_fields_make_an_entry(script):
     [(b"name: b\xff", "not UTF-8"), (b"\n", "empty; send one agent")],
 )
 def test_non_text_body_is_refused(script, body, message):
-    response = put(script, "agents/tuned", body)
+    response = put_entry(script, "agents/tuned", body)
     assert response.status_code == 400
     assert message in response.json()["error"]["message"]
 
@@ -190,12 +194,12 @@ def test_non_text_body_is_refused(script, body, message):
 def test_names_may_contain_any_characters(script, browser):
     name = "team/é 100%?"
     text = f"name: {name!r}\nprovider: openai\nmodel: m\n"
-    where = post(script, "agents", text).headers["Location"]
-    assert script.get(where).json()["name"] == name
-    page = browser.get(where)
-    assert f'action="{where}"' in page.text.replace("%C3%A9", "%C3%A9")
-    assert browser.get(f"{where}/edit").status_code == 200
-    assert script.delete(where).status_code == 200
+    location = post(script, "agents", text).headers["Location"]
+    assert script.get(location).json()["name"] == name
+    page = browser.get(location)
+    assert f'action="{location}"' in page.text.replace("%C3%A9", "%C3%A9")
+    assert browser.get(f"{location}/edit").status_code == 200
+    assert script.delete(location).status_code == 200
 
 
 def test_extra_body_placeholders_are_shown_unresolved(script, browser, monkeypatch):
@@ -237,7 +241,7 @@ def test_viewers_are_read_only(viewer, operator, configure):
     assert viewer.get("/admin/agents").status_code == 200
     assert viewer.get("/admin/agents/tuned").status_code == 200
     assert post(viewer, "agents", NEW_AGENT).status_code == 403
-    assert put(viewer, "agents/tuned", NEW_AGENT).status_code == 403
+    assert put_entry(viewer, "agents/tuned", NEW_AGENT).status_code == 403
     assert viewer.delete("/admin/agents/tuned").status_code == 403
     assert viewer.post("/admin/agents/tuned/reset").status_code == 403
     page = viewer.get("/admin/agents/tuned", headers={"Accept": "text/html"}).text
@@ -251,10 +255,12 @@ def test_viewers_are_read_only(viewer, operator, configure):
 def test_changes_are_audited_without_text(script):
     AuditEntry.objects.all().delete()
     post(script, "judges", NEW_ENTRIES["judges"])
-    put(script, "judges/bob", NEW_ENTRIES["judges"])  # unchanged
-    put(script, "judges/bob", NEW_ENTRIES["judges"].replace("model: j", "model: k"))
+    put_entry(script, "judges/bob", NEW_ENTRIES["judges"])  # unchanged
+    put_entry(
+        script, "judges/bob", NEW_ENTRIES["judges"].replace("model: j", "model: k")
+    )
     script.delete("/admin/judges/bob")
-    put(script, "smoke/greeting", NEW_ENTRIES["smoke"].replace("bob", "greeting"))
+    put_entry(script, "smoke/greeting", NEW_ENTRIES["smoke"].replace("bob", "greeting"))
     script.delete("/admin/smoke/greeting")
     script.delete("/admin/smoke/greeting")  # unchanged
     script.post("/admin/smoke/greeting/reset")

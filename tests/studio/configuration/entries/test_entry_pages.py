@@ -14,7 +14,7 @@ from tests.studio.configuration.entries.entry_requests import (
     NEW_ENTRIES,
     labels,
     post,
-    put,
+    put_entry,
 )
 
 pytestmark = pytest.mark.database
@@ -81,7 +81,7 @@ def test_refused_form_keeps_its_input(browser, script):
 
 
 def test_second_of_two_editors_gets_a_conflict(browser, script):
-    put(script, "agents/tuned", NEW_AGENT.replace("bob", "tuned"))
+    put_entry(script, "agents/tuned", NEW_AGENT.replace("bob", "tuned"))
     typed = {
         "_method": "PUT",
         "yaml": NEW_AGENT.replace("bob", "tuned"),
@@ -93,14 +93,14 @@ def test_second_of_two_editors_gets_a_conflict(browser, script):
 
 
 def test_conflict_page_shows_current_version_and_can_overwrite(browser, script):
-    theirs = NEW_AGENT.replace("bob", "tuned")
-    put(script, "agents/tuned", theirs)
-    yours = theirs.replace("gpt-x", "gpt-y")
-    typed = {"_method": "PUT", "yaml": yours}
+    current = NEW_AGENT.replace("bob", "tuned")
+    put_entry(script, "agents/tuned", current)
+    edited = current.replace("gpt-x", "gpt-y")
+    typed = {"_method": "PUT", "yaml": edited}
     edit = "/admin/agents/tuned/edit"
     page = browser.submit("/admin/agents/tuned", {**typed, "version": "0"}, of=edit)
     assert page.status_code == 409
-    assert f"{yours}</textarea>" in page.text
+    assert f"{edited}</textarea>" in page.text
     assert '<a href="/admin/agents/tuned" target="_blank">View the current version' in (
         page.text
     )
@@ -111,13 +111,13 @@ def test_conflict_page_shows_current_version_and_can_overwrite(browser, script):
     again = {**typed, "version": str(now)}
     page = browser.submit("/admin/agents/tuned", again, of=edit)
     assert page.status_code == 200
-    assert script.get("/admin/agents/tuned").json()["yaml"] == yours
+    assert script.get("/admin/agents/tuned").json()["yaml"] == edited
 
 
 def test_conflict_page_reports_disabled_or_deleted_entry(browser, script):
     script.delete("/admin/experiments/trial")
-    yours = NEW_ENTRIES["experiments"].replace("bob", "trial")
-    typed = {"_method": "PUT", "yaml": yours, "version": "0"}
+    edited = NEW_ENTRIES["experiments"].replace("bob", "trial")
+    typed = {"_method": "PUT", "yaml": edited, "version": "0"}
     edit = "/admin/agents/tuned/edit"
     page = browser.submit("/admin/experiments/trial", typed, of=edit)
     assert page.status_code == 409
@@ -136,7 +136,7 @@ def test_conflict_page_reports_disabled_or_deleted_entry(browser, script):
 
 def test_history_version_can_be_edited(browser, script):
     post(script, "agents", NEW_AGENT)
-    put(script, "agents/bob", NEW_AGENT.replace("gpt-x", "gpt-y"))
+    put_entry(script, "agents/bob", NEW_AGENT.replace("gpt-x", "gpt-y"))
     first = script.get("/admin/agents/bob").json()["history"][-1]["id"]
     page = browser.get(f"/admin/agents/bob/edit?from={first}")
     assert "model: gpt-x # the new one" in page.text
@@ -153,7 +153,7 @@ def test_unchanged_save_writes_nothing(browser, script, name):
     fields = {"_method": "PUT", "yaml": typed, "version": str(before["version"])}
     page = browser.submit(f"/admin/agents/{name}", fields, of="/admin/agents/bob/edit")
     assert f"Agent &#x27;{name}&#x27; is unchanged" in page.text
-    assert put(script, f"agents/{name}", text).json() == before
+    assert put_entry(script, f"agents/{name}", text).json() == before
     assert labels(script)[name] == before["label"]
 
 
@@ -161,7 +161,7 @@ def test_saving_the_file_value_enables_the_entry_again(script):
     wants_yaml = {"Accept": "application/yaml"}
     text = script.get("/admin/smoke/greeting", headers=wants_yaml).text
     script.delete("/admin/smoke/greeting")
-    put(script, "smoke/greeting", text)
+    put_entry(script, "smoke/greeting", text)
     assert labels(script, "smoke") == {"greeting": "override"}
 
 
