@@ -142,7 +142,7 @@ def test_table_functions_are_called_through_the_executor():
 
 
 def calls(path: Path) -> list[str]:
-    """Return what a file calls, as it is written there."""
+    """Return the calls in a file, as source text."""
     tree = ast.walk(tree_of(path))
     return [ast.unparse(node.func) for node in tree if isinstance(node, ast.Call)]
 

@@ -31,7 +31,7 @@ def find(secret, at=NOW):
     return api_tokens.find_by_digest(api_tokens.digest(secret), at)
 
 
-# Made and found
+# Creation and lookup.
 
 
 def test_secret_is_found_only_by_its_digest():
@@ -112,7 +112,7 @@ def test_token_expires_at_the_instant():
     assert find(secret, NOW + HOUR) is None
 
 
-# Refused terms
+# Invalid terms.
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_limits_are_exact_to_the_micro_dollar(limit):
     assert find(secret).limit_micro_usd == limit
 
 
-# Revoked
+# Revocation.
 
 
 def test_revoked_token_is_refused_at_once_and_stays_so():
@@ -219,7 +219,7 @@ def test_invalid_token_id_is_unknown(text):
         api_tokens.revoke(text, by=ADA)
 
 
-# Written down
+# Audit entries.
 
 
 def test_creation_and_revocation_are_audited():
@@ -241,7 +241,7 @@ def test_creation_and_revocation_are_audited():
     assert revoked.details == {"label": "laptop", "principal": "alice"}
 
 
-# Remembered
+# The cache.
 
 
 def token(principal="alice"):

@@ -41,7 +41,7 @@ def run(*arguments: str, remark: str = "") -> list[str]:
     return out.getvalue().splitlines()
 
 
-# Written
+# Writes.
 
 
 def test_audit_entry_is_one_insert_with_all_fields(target):
@@ -134,7 +134,7 @@ def test_entry_joins_the_callers_transaction(target):
     assert audit_log.page_entries(target=target) == ([], False)
 
 
-# Authors
+# Actors.
 
 
 def test_request_actor_is_the_credential_or_the_user():
@@ -153,7 +153,7 @@ def test_request_actor_is_the_credential_or_the_user():
     )
 
 
-# Read
+# Reads.
 
 
 def test_entries_are_paginated_newest_first(target):

@@ -210,7 +210,7 @@ def test_audit_names_the_command_line_user(run, principal):
     assert all(entry.origin.startswith("command line on ") for entry in entries)
 
 
-# As a process
+# The command as a process.
 
 
 @pytest.fixture

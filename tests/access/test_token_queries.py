@@ -108,7 +108,7 @@ def test_tokens_are_found_by_user_name_and_id(principal):
     assert token_queries.count_active(user_id, now=NOW) == 1
 
 
-# In words
+# Formatted lines.
 
 
 def test_token_line_shows_all_terms(principal):

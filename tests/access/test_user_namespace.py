@@ -61,7 +61,7 @@ def recorded() -> str | None:
     return UserNamespace.objects.values_list("fingerprint", flat=True).first()
 
 
-# Who decides.
+# Sources of the namespace.
 
 
 def test_new_installation_creates_its_own(process, monkeypatch):
@@ -139,7 +139,7 @@ def test_concurrent_processes_record_one_namespace(process):
         assert set(threads.map(begin, range(6))) == {recorded()}
 
 
-# Who may not work.
+# Refused processes.
 
 
 def test_second_replica_with_its_own_file_is_refused(process, monkeypatch, tmp_path):
@@ -230,7 +230,7 @@ def test_established_namespace_asks_no_database(process):
     assert len(requested) == 0
 
 
-# What counts as users.
+# Models with user ids.
 
 
 def test_user_rows_are_found(database, user):

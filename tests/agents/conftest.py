@@ -49,14 +49,14 @@ def take(fake):
 
 @pytest.fixture
 def spare():
-    """The provider that is fallen back to."""
+    """The provider of the first fallback."""
     with FakeProvider() as provider:
         yield provider
 
 
 @pytest.fixture
 def last():
-    """The one after it."""
+    """The provider of the second fallback."""
     with FakeProvider() as provider:
         yield provider
 

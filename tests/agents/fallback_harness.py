@@ -78,7 +78,7 @@ class Stage:
 
     @property
     def calls(self):
-        """What was called, and what became of it."""
+        """The models that were called, and whether each call succeeded."""
         calls = trace.iter_model_calls(self.record)
         return [(f"{c.provider}/{c.model}", c.error is None) for c in calls]
 

@@ -46,7 +46,7 @@ def text(events) -> str:
 
 
 def results(fake) -> str:
-    """Return what the model was told last, on either wire."""
+    """Return the last message of the last request, on either wire."""
     return str(fake.bodies[-1]["messages"][-1])
 
 

@@ -105,7 +105,7 @@ async def test_disconnect_stops_the_provider(take, fake):
 
 
 async def cancelled_call(take_one, fake, kind, heard) -> ModelCall:
-    """Take a turn up to an event of this kind, leave, and return the model call."""
+    """Run a turn up to an event of this kind, cancel it, and return the model call."""
     record = []
     async with aclosing(loop.run(take_one(kind, record))) as events:
         async for event in events:
@@ -118,7 +118,7 @@ async def cancelled_call(take_one, fake, kind, heard) -> ModelCall:
 
 @pytest.fixture
 def one(fake):
-    """Return a function that makes the task of an agent without tools."""
+    """Return a function that builds a run of an agent without tools."""
 
     def one(kind, record):
         agent = AgentConfig(name="a", provider="p", model="m")

@@ -9,7 +9,7 @@ from providers.errors import (
 from tests.agents.fallback_harness import TWO, Stage, text
 from tests.agents.test_loop import Tool
 
-# A fallback that cannot do what is asked.
+# A fallback without support for the request.
 
 
 async def test_fallback_without_parameter_support_is_skipped(fake, spare, last):
@@ -44,7 +44,7 @@ async def test_parameter_refused_by_own_provider_is_reported(fake, spare, last):
     assert spare.requests == []
 
 
-# When all fail.
+# Failure of all models.
 
 
 async def test_first_error_is_raised_with_details_of_the_others(

@@ -104,7 +104,7 @@ async def test_subagent_restarts_after_partial_reasoning(stage, fake, spare):
     assert [call.provider for call in entry.calls] == ["first", "spare"]
 
 
-# Thinking goes to nobody else.
+# Reasoning stays with its model.
 
 
 async def test_reasoning_is_not_sent_to_another_model(fake, spare, last):
@@ -116,7 +116,7 @@ async def test_reasoning_is_not_sent_to_another_model(fake, spare, last):
     fake.reply("Done.")
     await stage.take(Tool("add"))
     assert "Mine." not in str(spare.bodies[0]["messages"])
-    # It is its own, so it gets it back.
+    # The model receives its own reasoning again.
     assert "Mine." in str(fake.bodies[2]["messages"])
 
 

@@ -21,7 +21,7 @@ from providers.errors import (
 from tests.agents.fallback_harness import EITHER, TWO, Stage, agent, text
 from tests.agents.test_loop import Tool
 
-# What is routed around.
+# Errors that lead to a fallback.
 
 
 @EITHER
@@ -70,7 +70,7 @@ async def test_fallbacks_are_tried_in_order(stage, fake, spare, last):
     assert [call for call, _ in stage.calls] == ["first/m1", "spare/m2", "last/m3"]
 
 
-# What is not.
+# Errors that do not.
 
 
 @EITHER
@@ -155,7 +155,7 @@ async def test_internal_error_tries_no_fallback(stage, fake, spare, monkeypatch)
     assert len(stage.record) <= 1
 
 
-# With what a fallback is asked.
+# The request to a fallback.
 
 
 async def test_fallback_uses_the_agents_parameters(stage, fake, spare):

@@ -1,4 +1,4 @@
-"""What of an agent's rounds the client hears, and what a blind model is messages."""
+"""Filtering of an agent's stream, and images for models without vision."""
 
 from agents import message_filters
 from agents.stream_filter import StreamFilter, ToolCallFilter

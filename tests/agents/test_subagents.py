@@ -43,7 +43,7 @@ def critic(fake, *, depth=1, open_tools=None, **fields) -> Subagent:
 
 @pytest.fixture
 def take(fake):
-    """Return a function that has the coach answer, with these agents to call."""
+    """Return a function that runs the coach with these agents as tools."""
 
     async def take(*tools, record=None):
         coach = AgentConfig.model_validate(COACH)

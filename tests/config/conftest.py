@@ -118,7 +118,7 @@ def load(file: Path) -> Callable[[str], Config]:
 
 @pytest.fixture
 def refusal(load: Callable[[str], Config]) -> Callable[[str], str]:
-    """Loads a text that must be refused and returns what is said about it."""
+    """Loads an invalid text and returns the error message."""
 
     def refused(text: str) -> str:
         with pytest.raises(ConfigInvalid) as caught:

@@ -97,7 +97,7 @@ TOOLS = [
 
 
 async def wait_for_disconnect(receive: Any) -> None:
-    """Wait until the client has left."""
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -3,10 +3,10 @@
     with serve_protected() as place:
         place.url                 # of the MCP server, for coulisse.yaml
         place.consent(url)        # what a user's browser does; returns the callback
-        place.provider            # what the provider knows, to look at and to upset
+        place.provider            # the provider's state, to inspect and to change
 
-Its tool `whoami` tells whose token it was called with: `place.provider.subject` is who
-consents next.
+Its tool `whoami` returns the subject of the token. `place.provider.subject` is the
+user who consents next.
 """
 
 import asyncio

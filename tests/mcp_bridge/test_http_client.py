@@ -79,7 +79,7 @@ def config_for(url, **fields):
     return ToolServerConfig(**{"url": url, "oauth": False, **fields})
 
 
-# What works, in each of the three ways.
+# Successful calls over each transport.
 
 
 async def test_tool_can_be_called(url, pool, no_leaks):
@@ -139,7 +139,7 @@ async def test_fifty_parallel_calls_succeed(url, pool, no_leaks):
     await pool.close()
 
 
-# What goes wrong in a call.
+# Failures of calls.
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ async def test_lost_session_is_reopened_and_the_call_repeated(
     assert faulty_server.sessions == 2
 
 
-# What goes wrong before.
+# Failures to connect.
 
 
 @pytest.mark.parametrize(

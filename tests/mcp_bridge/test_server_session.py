@@ -83,7 +83,7 @@ async def test_token_is_renewed_once_and_kept():
     assert not bearer.is_refused
 
 
-# Calls that may be made again, and calls that must not be.
+# Repeatable and unrepeatable calls.
 
 
 class Counting(FaultyServer):
@@ -203,7 +203,7 @@ async def test_failed_tool_list_keeps_the_old_one_and_warns():
     await session.close()
 
 
-# The end.
+# Closing.
 
 
 class RequestIdHandler(logging.Handler):

@@ -36,7 +36,7 @@ async def tool_names(config, pool, *grants):
     return [tool.name for tool in await granted(config, pool, *grants)]
 
 
-# What is offered.
+# The tools.
 
 
 async def test_only_granted_tools_are_offered_in_stable_order(pool):
@@ -166,7 +166,7 @@ async def test_every_definition_is_valid_for_providers(pool):
 SIGNED_SERVER = raw().model_copy(update={"command": None, **SIGNED, "args": ()})
 
 
-# What stands in.
+# Tools of unavailable servers.
 
 
 async def test_broken_server_gets_a_placeholder_tool(pool):
@@ -324,7 +324,7 @@ async def test_background_turn_waits_for_a_slow_server(pool, tmp_path, monkeypat
             is_interactive=False,
         )
     )
-    # Somebody else gives up meanwhile.
+    # Another request is cancelled meanwhile.
     assert await tool_names(config, pool, *grants) == ["it_unreachable"]
     (tmp_path / "go").touch()
     assert [tool.name for tool in await opening] == ["pid"]
@@ -340,7 +340,7 @@ async def test_changed_tools_apply_from_the_next_turn(pool):
     assert await call_tool(after["newcomer"]) == "no newcomer"
 
 
-# The first look.
+# The first connection.
 
 
 async def test_tools_found_at_the_start_are_logged(pool, caplog):

@@ -10,7 +10,7 @@ from tests.memory.extraction_harness import CONFIG, load_config, new_user
 
 @pytest.fixture
 def alone(database, monkeypatch):
-    """No jobs but this test's, and no queue to send messages to."""
+    """Remove the jobs of other tests, and send no messages."""
     ExtractionJob.objects.all().delete()
     monkeypatch.setattr(notifier, "notify", lambda: None)
     before = live._current
@@ -26,7 +26,7 @@ def owner():
 
 @pytest.fixture
 def config(fake, tmp_path):
-    """Put a YAML in force, whose fields a test may give."""
+    """Return a function that activates a YAML with these fields."""
 
     def use_config(text: str = CONFIG, **more: str):
         return load_config(fake, tmp_path / "coulisse.yaml", text, **more)

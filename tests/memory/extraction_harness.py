@@ -25,7 +25,7 @@ def new_user() -> UserId:
 def add_turn(
     user: UserId, *texts: str, thread: str = "", at: datetime = NOON, roles: str = "ua"
 ) -> ExtractionJob:
-    """Store a turn and its job; `roles` are first letters, taken in rotation."""
+    """Store a turn and its job; `roles` are initials, used in rotation."""
     row, _ = Thread.objects.get_or_create(
         user_id=user, name=thread, defaults={"created_at": at, "updated_at": at}
     )
@@ -87,7 +87,7 @@ HASH = "{provider: hash}"
 def load_config(
     fake: FakeProvider, path: Path, text: str = CONFIG, **more: str
 ) -> Config:
-    """Put a YAML in force whose provider is the fake."""
+    """Activate a YAML with the fake as its provider."""
     for name, value in {"embed_with": HASH, **more, "fake": fake.root_url}.items():
         text = text.replace("{" + name + "}", value)
     path.write_text(text)
@@ -97,7 +97,7 @@ def load_config(
 
 
 def fact(content: str, quote: str, **fields: Any) -> dict[str, Any]:
-    """Return a fact as a model proposes it."""
+    """Return a fact in the format of a model's reply."""
     return {"content": content, "quote": quote, "category": "fact", **fields}
 
 
@@ -107,7 +107,7 @@ def propose_facts(fake: FakeProvider, *facts: Any) -> None:
 
 
 def run_job(job: ExtractionJob) -> ExtractionJob:
-    """Take the job and learn from it, and return what became of it."""
+    """Claim and process the job; return its row."""
     (taken,) = job_queue.claim(1, 300, now=datetime.now(UTC))
     assert taken.pk == job.pk
     extraction_worker.run_job(taken)
@@ -116,6 +116,6 @@ def run_job(job: ExtractionJob) -> ExtractionJob:
 
 
 def list_facts(user: UserId) -> list[tuple[str, str]]:
-    """Return what is known of a user, and with what status."""
+    """Return the facts of a user with their status."""
     rows = Fact.objects.filter(user_id=user).order_by("created_at", "content")
     return list(rows.values_list("content", "status"))

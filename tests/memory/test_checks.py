@@ -1,4 +1,4 @@
-"""What an operator is warned of."""
+"""Warnings of the system checks."""
 
 import uuid
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The YAML's memory: what may be said, what is chosen, and what agents override."""
+"""The memory settings: validation, defaults, and overrides of agents."""
 
 from pathlib import Path
 

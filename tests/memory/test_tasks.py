@@ -1,4 +1,4 @@
-"""The jobs, the sweep and the commands: what was left undone is done."""
+"""The background tasks and their commands."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -46,7 +46,7 @@ REMOTE = "{provider: openai, model: text-embedding-3-small, base_url: BASE, api_
 
 @pytest.fixture
 def alone(database, monkeypatch):
-    """Nobody's work but this test's."""
+    """Remove the work of other tests."""
     empty()
     monkeypatch.setattr(
         failed_embeddings, "_backoff", failed_embeddings.EmbedderBackoff()
@@ -210,7 +210,7 @@ def test_unavailable_embedder_is_paused(remote, fake, owner, monkeypatch):
         assert tasks.run_sweep(NOW)["texts embedded"] == 0
     assert len(fake.embeddings) == asked + 1
     fake.default_embedding = ScriptedEmbedding()
-    # Its own clock alone, for others count on theirs meanwhile.
+    # Only its own clock; other tests depend on theirs.
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 61)
     monkeypatch.setattr(failed_embeddings, "time", later)
     assert tasks.run_sweep(NOW)["texts embedded"] == 2

@@ -103,7 +103,7 @@ class FaultServer(FakeServer):
         """Apply a fault; return whether the connection stays usable."""
         fault = self._script.popleft() if self._script else self.default
         acting = asyncio.ensure_future(self._act(fault(request), reader, writer))
-        # Clients ask again only when they are answered: a byte now is none of theirs.
+        # Clients send their next request after the response, so a byte now is not one.
         leaving = asyncio.ensure_future(reader.read(1))
         try:
             await asyncio.wait({acting, leaving}, return_when=asyncio.FIRST_COMPLETED)

@@ -46,7 +46,7 @@ class Request:
 
 
 HANG: Literal["hang"] = "hang"
-"""Write nothing more until the client leaves or `server.release()`."""
+"""Write nothing more until the client disconnects or `server.release()`."""
 END: Literal["end"] = "end"
 """Close the connection properly."""
 CUT: Literal["cut"] = "cut"
@@ -107,7 +107,7 @@ def _whole(
     return _head(code, {**length, **more}) + body
 
 
-# What can be wrong with a reply.
+# Faults of a reply.
 
 
 def reply(*pieces: str) -> Fault:
@@ -285,7 +285,7 @@ FAULTS: dict[str, Fault] = {
 """The faults of a reachable server."""
 
 
-# Before there is a server.
+# Faults before the connection.
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ KINDS = pytest.mark.parametrize("kind", ["openai", "anthropic"])
 PLACES = pytest.mark.parametrize("place", ["headers", "first_token", "mid_stream"])
 
 
-# Leaving.
+# Disconnects.
 
 
 @KINDS
@@ -257,7 +257,7 @@ def test_invalid_retry_after_is_ignored(value: str):
     assert backoff.parse_retry_after({"Retry-After": value}) is None
 
 
-# What it took.
+# Durations.
 
 
 async def test_every_attempt_is_recorded(fake, pauses):

@@ -54,7 +54,7 @@ KEY = ConnectionKey("model.test", 443, True, True, None, None, None)
 REQUEST = RequestInfo(URL("http://model.test"), "POST", headers())
 
 
-# How their libraries make them; the first that fits.
+# Factories of the errors; the first match is used.
 EXAMPLES = [
     (
         aiohttp.ClientConnectorCertificateError,

@@ -49,7 +49,7 @@ def test_batches_are_compared_by_the_same_measures():
         "quality.wit": (None, 3.0),
         "turns": (3.0, 2.0),
         "duration": (5.0, 4.0),
-        # Of what is known.
+        # Known values.
         "cost": (0.001, 0.001),
     }
 

@@ -143,7 +143,7 @@ def test_run_stores_nothing_but_itself(
     assert not StoredMessage.objects.filter(thread__user_id=run.user_id).exists()
     assert not UsageCounter.objects.filter(subject=counter_subject(run)).exists()
     [body, *_] = models.requests_to("gpt-test")
-    # Neither memory nor tasks: both would be of a user that is none.
+    # No memory and no tasks: the user is synthetic.
     assert [tool["function"]["name"] for tool in body["tools"]] == ["tuned"]
 
 

@@ -186,7 +186,7 @@ def test_interrupt_cancels_every_run(
         models.agent = [ScriptedAnswer(hang="first_token")]
     err = StringIO()
 
-    # What hangs is not waited for.
+    # The command does not wait for hanging runs.
     monkeypatch.setattr(service, "DRAIN_SECONDS", TIMEOUT_SECONDS)
     began = time.monotonic()
     with pytest.raises(CommandError) as caught:
@@ -212,7 +212,7 @@ def test_interrupt_before_the_first_launch_says_so(models: ScriptedModels, monke
 
 
 class InterruptedOutput(StringIO):
-    """An output at which somebody presses ^C when they read some words."""
+    """An output that raises KeyboardInterrupt when these words are written."""
 
     def __init__(self, words: str) -> None:
         super().__init__()
@@ -284,7 +284,7 @@ def test_show_refuses_an_unknown_run(models: ScriptedModels, text: str):
     assert "run" in err
 
 
-# As a program
+# The command as a process.
 
 
 def share_database(root: Path) -> dict[str, str]:

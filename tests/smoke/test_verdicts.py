@@ -23,7 +23,7 @@ database = pytest.mark.database
 
 
 def run_result(**fields: object) -> RunResult:
-    """What a run might have come to."""
+    """Return the result of a run."""
     given = {
         "replies": ["Plums are 2 euros.", "Goodbye."],
         "tools": {"search", "pricer"},
@@ -89,7 +89,7 @@ def test_every_unmet_expectation_is_listed():
     assert len(expectations.list_unmet(expected, run_result())) == 4
 
 
-# With judges
+# With judges.
 
 
 @database

@@ -44,7 +44,7 @@ class RunnerHarness:
 
 
 def wait_for(task: Task, condition: Callable[[Task], bool]) -> Task:
-    """Return a task's row once the condition is true for it."""
+    """Return a task's row once it meets the condition."""
     wait_until(lambda: condition(Task.objects.get(pk=task.pk)))
     return Task.objects.get(pk=task.pk)
 

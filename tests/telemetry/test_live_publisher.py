@@ -106,7 +106,7 @@ async def running(*processes):
 
 async def until(condition):
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110  they tell nobody
+        while not condition():  # noqa: ASYNC110  no event reports it
             await asyncio.sleep(0.002)
 
 

@@ -37,7 +37,7 @@ def arm(at: datetime = NOON) -> None:
 
 
 def check(seconds: float) -> None:
-    """Run what is due so many seconds after noon."""
+    """Run the triggers that are due this many seconds after noon."""
     cron_triggers.run_due_triggers(live.current(), NOON + timedelta(seconds=seconds))
 
 

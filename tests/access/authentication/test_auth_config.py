@@ -247,7 +247,7 @@ def test_secrets_are_not_in_error_messages():
     assert "pass-word" not in str(caught.value)
 
 
-# What is allowed and not wise.
+# Warnings.
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_addresses_are_grouped_by_network(address, network):
     assert client_network(address) == network
 
 
-# What is reported.
+# Reports.
 
 
 def test_burst_is_reported_once(throttle, clock, bursts):

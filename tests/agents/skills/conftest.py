@@ -10,7 +10,7 @@ from tests.agents.skills.skill_harness import write_file
 
 @pytest.fixture
 def skills_dir(tmp_path, caplog):
-    """The directory of skills, and the log of what is found in it."""
+    """The directory of skills; its messages are captured from level INFO."""
     caplog.set_level(logging.INFO)
     folder = tmp_path / "skills"
     folder.mkdir()
@@ -20,9 +20,6 @@ def skills_dir(tmp_path, caplog):
 @pytest.fixture
 def config(tmp_path):
     return Config(tmp_path / "coulisse.yaml", {})
-
-
-# What a model is offered, and told.
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ HEAD = "---\nname: {name}\ndescription: {description}\n---\n"
 
 
 def write_file(folder: Path, path: str, content: str | bytes = "") -> Path:
-    """Write a file, and the folders above it."""
+    """Write a file and its parent folders."""
     file = folder / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -22,7 +22,7 @@ def write_file(folder: Path, path: str, content: str | bytes = "") -> Path:
 
 
 def load_skill(config: Config, name: str):
-    """Return one skill, read now."""
+    """Reload the skills and return one."""
     skill_registry.get_skills(config)
     skill_registry.refresh()
     return skill_registry.get_skills(config).get(name)
@@ -34,7 +34,7 @@ async def call_tool(tool, **arguments) -> str:
 
 
 async def call_refused_tool(tool, **arguments) -> str:
-    """Call a tool that does not do it; return what the model is told."""
+    """Call a tool that must refuse; return its error message."""
     with pytest.raises(CoulisseError) as caught:
         await call_tool(tool, **arguments)
     return str(caught.value)
@@ -45,7 +45,7 @@ def make_tools(config, *names):
 
 
 def skill_log(caplog, *, above: int = logging.NOTSET) -> list[str]:
-    """Return what is said of skills; other parts may speak meanwhile."""
+    """Return the log messages about skills, without those of other apps."""
     return [
         record.getMessage()
         for record in caplog.records
@@ -54,5 +54,5 @@ def skill_log(caplog, *, above: int = logging.NOTSET) -> list[str]:
 
 
 def skill_warnings(caplog) -> list[str]:
-    """Return what is complained about skills."""
+    """Return the warnings about skills."""
     return skill_log(caplog, above=logging.WARNING)

@@ -14,7 +14,7 @@ from tests.agents.skills.skill_harness import (
     write_file,
 )
 
-# Which directory.
+# The directory.
 
 
 def test_missing_directory_has_no_skills(tmp_path, config, caplog):

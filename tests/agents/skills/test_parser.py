@@ -16,7 +16,7 @@ from tests.agents.skills.skill_harness import (
     write_file,
 )
 
-# What a SKILL.md says.
+# The content of a SKILL.md.
 
 
 def test_skill_name_and_description_come_from_frontmatter(skills_dir, config):

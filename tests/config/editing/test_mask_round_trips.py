@@ -102,7 +102,7 @@ def walk(value, path=()):
 
 
 def edit_vaults(vaults, draw):
-    """Return vaults with one change somebody might make."""
+    """Return vaults with one typical edit."""
     vaults = copy.deepcopy(vaults)
     if not vaults:
         return {"new": {"password": "s3cr3t-new"}}

@@ -2,7 +2,7 @@ import pytest
 
 
 def cook_message(refusal, cook: str) -> list[str]:
-    """What is said of a cook with these fields, without the position."""
+    """Return the problems of a cook with these fields, without positions."""
     lines = refusal(f"cooks: [{{name: ann, {cook}}}]\nmenu: {{tea: 1}}\n").splitlines()
     return [line.split(": ", 1)[1] for line in lines]
 

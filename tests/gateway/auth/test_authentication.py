@@ -83,7 +83,7 @@ def refusal(answer: httpx2.Response) -> tuple[int, str | None]:
     return answer.status_code, answer.json()["error"]["code"]
 
 
-# Open, until somebody closes it.
+# Clients that stay open until the end of the test.
 
 
 def test_key_is_ignored_without_authentication(configure, fake, sdk, user):

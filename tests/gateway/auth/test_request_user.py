@@ -198,7 +198,7 @@ def test_mcp_tool_list_refuses_two_users(server, user):
     assert "several users" in answer.json()["error"]["message"]
 
 
-# What the API says of itself.
+# The API's documentation.
 
 
 def test_openapi_describes_header_and_query(http):

@@ -151,7 +151,7 @@ def test_contradicting_or_unknown_values_are_refused(tmp_path, lines, code):
     assert "users" in str(caught.value)
 
 
-# What is not a client's name: ids of ours, and what operators wrote.
+# Ids that are not names of clients: our own, and those of operators.
 
 
 @pytest.fixture

@@ -156,7 +156,7 @@ def test_price_edit_applies_to_the_next_reply(client, fake, configure):
         assert ask(client).headers[HEADER] == result
 
 
-# As it is written
+# The format of a cost.
 
 
 @pytest.mark.parametrize(

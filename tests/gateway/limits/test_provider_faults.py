@@ -348,7 +348,7 @@ class Answer:
 def charged(user: str) -> tuple[int, int]:
     """Return the tokens and micro-dollars a user's day is charged with.
 
-    Nothing is left set aside, and no cost is unknown.
+    No reservation remains, and no cost is unknown.
     """
     subject = usage_limits.user_subject(derive_user_id(user))
     counter = UsageCounter.objects.get(subject=subject, window=time_windows.DAY)

@@ -122,7 +122,7 @@ def is_clear(counter: UsageCounter | None) -> bool:
     return not any(getattr(counter, f"{name}_{age}") for name in names for age in ages)
 
 
-# Which requests count.
+# Counted requests.
 
 EXEMPT = {
     # Their responses depend on the configuration only.

@@ -69,7 +69,7 @@ def is_clear(user: str) -> bool:
     )
 
 
-# The request's own.
+# Limits of the request.
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_remaining_limits_are_in_the_headers(server, fake, user):
     assert 780 < remaining < 830
 
 
-# The YAML's.
+# Limits of the YAML.
 
 
 def test_requests_are_counted_per_user(limited, user):
@@ -339,7 +339,7 @@ def test_disconnected_client_is_charged_for_sent_text(limited, fake, user):
     assert post(url, body(user)).status_code == 200
 
 
-# What is wrong in the YAML.
+# Invalid limits.
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def tools(server, user=None, mode="auto"):
     return {tool.name: tool for tool in listed.tools}
 
 
-# What is offered.
+# The tools.
 
 
 @EITHER
@@ -220,7 +220,7 @@ def test_an_unknown_method_is_not_found(server):
     assert answer.json()["error"]["code"] == -32601
 
 
-# Whose it is.
+# The user.
 
 
 @EITHER
@@ -323,7 +323,7 @@ def test_memory_tools_are_absent_without_memory(running, configure, user):
         recall(running, user, "bicycle")
 
 
-# Waiting, and no longer waiting.
+# Progress and cancellation.
 
 
 @EITHER

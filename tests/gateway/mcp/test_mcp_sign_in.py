@@ -104,7 +104,7 @@ def is_connected(user: str) -> bool:
     return McpToken.objects.filter(user_id=identity.derive_user_id(user)).exists()
 
 
-# The way.
+# The sign-in.
 
 
 def test_user_connects_in_a_browser(server, browser, protected, user):
@@ -203,7 +203,7 @@ def test_connect_link_accepts_an_optional_user_header(server, browser, user):
     assert browser.get(link(user), headers=headers).status_code == 302
 
 
-# What goes wrong, each on a page of its own.
+# Error pages.
 
 
 def test_used_link_is_gone(server, browser, user):
@@ -371,7 +371,7 @@ def test_secrets_are_not_logged(server, browser, protected, user, caplog):
     secrets = [
         f"{each.name}: {each.getMessage()}"
         for each in caplog.records
-        # Neither the browser's secrets nor the provider's.
+        # The secrets of the browser and of the provider.
         if not each.name.startswith(("httpx", "httpcore"))
         and "/authorize" not in each.getMessage()
     ]
@@ -480,7 +480,7 @@ def test_backend_link_refuses_get(server, browser):
     assert error(browser.get("/mcp/notes/connect-link"), 405)
 
 
-# What a user is connected to.
+# The list of connections.
 
 
 def test_user_lists_and_ends_connections(

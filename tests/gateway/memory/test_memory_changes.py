@@ -125,7 +125,7 @@ def test_history_uses_public_memory_ids(memory_client):
     assert memory_client.get(address(old))["superseded_by"] == f"mem_{new.fact_id.hex}"
 
 
-# Whose they are.
+# Isolation of users.
 
 
 def test_memories_are_invisible_to_other_users(memory_client, other_client):

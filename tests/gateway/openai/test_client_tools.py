@@ -143,7 +143,7 @@ def id_of(agent, number):
     return f"toolu_{number}" if "claude" in agent else f"call_{number}"
 
 
-# One exchange.
+# A single exchange.
 
 
 @HELPERS
@@ -267,7 +267,7 @@ def test_reply_with_a_response_format_may_call_first(client, fake, user):
 
 
 # LangChain. What `ChatOpenAI(...).bind_tools([add])` of langchain-openai 1.7 sends in a
-# loop by hand: `content: null`, and the arguments written anew.
+# loop by hand: `content: null`, and the arguments serialized again.
 
 ADD = {
     "type": "function",
@@ -342,7 +342,7 @@ def test_langchain_bound_tools_are_accepted(server, client, fake, user, more):
     }
 
 
-# What the model is offered.
+# The tools in the request.
 
 CHOICES = [
     (None, ["weather", "clock", *OWN], None),
@@ -423,7 +423,7 @@ def test_client_tool_may_use_a_skill_name_of_another_agent(client, fake, user):
     assert message.tool_calls[0].function.name == "packing"
 
 
-# The client's and the agent's own.
+# Tools of the client and of the agent.
 
 
 SAVE = ("save_memory", {"content": "The user goes to Lisbon."})
@@ -798,7 +798,7 @@ def test_result_content_is_passed_on_unchanged(
     assert exchanges(fake.requests[1])[1] == (id_of(agent, 0), sent)
 
 
-# Leaving.
+# Disconnects.
 
 
 def test_client_disconnect_during_a_call_keeps_thread_usable(

@@ -25,7 +25,7 @@ BOTH = pytest.mark.parametrize("agent", ["assistant", "claude"])
 JSON = {"Content-Type": "application/json"}
 
 
-# Bodies that are no request.
+# Bodies that are not a request.
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_misspelled_model_gets_a_suggestion(server, user):
     assert "did you mean 'assistant'?" in refusal["message"]
 
 
-# Requests of the wrong shape, by the place that is wrong.
+# Invalid requests, by the invalid field.
 
 
 def without(name: str) -> dict:

@@ -168,7 +168,7 @@ def test_unrepairable_reply_names_provider_and_attempts(server, fake, user):
     assert answer.headers["x-coulisse-attempts"] == "3"
 
 
-# Faults of ours.
+# Internal errors.
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -185,7 +185,7 @@ def test_internal_error_hides_details(server, user, monkeypatch, stream):
     assert "Traceback" not in response.text
 
 
-# A database that is not there.
+# An unavailable database.
 
 
 @contextlib.contextmanager

@@ -197,7 +197,7 @@ def test_tables_cover_every_parameter():
     assert documented == set(ChatRequest.model_fields)
 
 
-# What depends on something else.
+# Parameters that depend on others.
 
 
 def test_tool_parameters_require_tools(server):
@@ -235,7 +235,7 @@ def test_anthropic_refuses_temperature_with_reasoning(server, user, agent):
         assert post(server, request).status_code == 200
 
 
-# The agent's own.
+# Parameters of the agent.
 
 
 def test_agent_parameters_are_defaults(client, fake, user):
@@ -279,7 +279,7 @@ def test_extra_body_is_sent_unchanged(client, fake, user, configure):
     assert fake.bodies[-1]["nested"] == {"a": [1]}
 
 
-# What is nobody's business.
+# Private parameters.
 
 
 @BOTH

@@ -198,7 +198,7 @@ def test_client_collects_a_stream_into_a_completion(client, fake, user):
     assert message.tool_calls[0].function.arguments == '{"a":1,"b":2}'
 
 
-# What breaks before the first token has an honest status.
+# Failures before the first token have an error status.
 
 
 @BOTH

@@ -290,7 +290,7 @@ def test_guessable_secrets_are_not_redacted():
         assert redaction.redact_own(SECRETS[name]) == SECRETS[name]
 
 
-# What takes longer is told, too. Steps are counted: they do not depend on the machine.
+# Timing leaks, too. Steps are counted: they do not depend on the machine.
 
 COUNTED: dict[str, tuple[str, dict[str, str], Any]] = {
     "path": ("/v1/models/TEXT", {}, None),
@@ -337,6 +337,6 @@ async def steps(path: str, headers: dict[str, str], shape: Any, text: str) -> in
 @pytest.mark.parametrize("name", GUESSABLE)
 @pytest.mark.parametrize("where", COUNTED)
 async def test_redaction_takes_equal_steps(where, name):
-    await steps(*COUNTED[where], DECOYS[name][::-1])  # What is cached by then, is.
+    await steps(*COUNTED[where], DECOYS[name][::-1])  # Fill the caches first.
     found = [await steps(*COUNTED[where], text[name]) for text in (SECRETS, DECOYS)]
     assert found[0] == found[1] > 10

@@ -289,7 +289,7 @@ def test_token_does_not_cover_a_confusable_name(guarded, http, user, confusable)
     assert code(answer) == (403, "identity_mismatch")
 
 
-# Reaching for another.
+# Access to other users.
 
 
 @pytest.fixture

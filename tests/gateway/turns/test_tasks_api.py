@@ -52,7 +52,7 @@ def user_id(memory_client: MemoryClient):
     return identity.derive_user_id(memory_client.user)
 
 
-# One is asked for.
+# Creation.
 
 
 def test_task_is_accepted_and_completed(
@@ -156,7 +156,7 @@ def test_open_task_limit_applies(memory_client, other_client, configure):
     create(memory_client)
 
 
-# Once only.
+# Idempotency.
 
 
 def test_repeated_idempotency_key_returns_the_same_task(memory_client, other_client):
@@ -257,7 +257,7 @@ def test_invalid_list_parameter_is_refused(memory_client, requested, param):
     assert memory_client.refused("GET", TASKS, **requested)["param"] == param
 
 
-# One of them.
+# A single task.
 
 
 def test_task_of_another_user_is_answered_as_unknown(memory_client, other_client):
@@ -297,7 +297,7 @@ def test_queued_task_is_cancelled_at_once(memory_client):
         assert result["finished_at"]
 
 
-# Who asks.
+# Authentication.
 
 
 def test_token_determines_user_and_agents_of_tasks(http, user, configure, database):

@@ -40,7 +40,7 @@ def store_turn_of(memory_client: MemoryClient, *calls, **fields):
     )
 
 
-# One turn.
+# A single turn.
 
 
 def test_turn_includes_all_its_calls(memory_client):

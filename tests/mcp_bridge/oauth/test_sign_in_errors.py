@@ -136,7 +136,7 @@ async def test_link_stays_valid_when_the_provider_fails(process, scripted, user)
     await process.flow.use_link(process.config, "notes", token, browser="b")
 
 
-# Coming back.
+# The callback.
 
 
 async def test_callback_stores_the_token(process, scripted, user):
@@ -217,7 +217,7 @@ async def test_missing_required_issuer_is_refused(process, scripted, user):
         await process.complete_sign_in("notes", redirect)
 
 
-# What the token endpoint says.
+# Responses of the token endpoint.
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ async def test_reconnect_during_a_refresh_keeps_the_new_token(process, scripted,
     assert await process.token("notes", user) == "access-9"
 
 
-# Whose token goes where.
+# Tokens of users and servers.
 
 
 async def test_token_is_not_sent_to_a_changed_address(process, scripted, user):
@@ -293,7 +293,7 @@ async def test_tokens_of_all_servers_take_one_query(scripted, database):
     assert trips == ["read_tokens"]
 
 
-# What is deleted by itself.
+# Automatic deletion.
 
 
 async def test_expired_used_links_are_deleted(process):

@@ -1,4 +1,4 @@
-"""Learning when models, providers and embedders fail: nothing is lost or corrupted."""
+"""Extraction when models, providers and embedders fail: no data is lost."""
 # ruff: noqa: RUF001  words of many scripts
 
 from datetime import UTC, datetime, timedelta
@@ -50,7 +50,7 @@ def test_bad_reply_is_corrected_once_then_the_job_fails(
     assert "could not be read" in last[-1]["content"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert list_facts(owner) == []
-    # What was said can be found all the same.
+    # The messages are searchable anyway.
     assert Passage.objects.filter(user_id=owner).count() == 2
 
 
@@ -146,7 +146,7 @@ def test_facts_are_extracted_in_every_script(config, fake, owner, text, content)
     assert list_facts(owner) == [(content.replace("\0", "\ufffd"), "active")]
 
 
-# Providers and embedders that fail.
+# Failing providers and embedders.
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
@@ -175,7 +175,7 @@ def test_unavailable_provider_finally_fails_the_job(config, fake, owner, caplog)
         ExtractionJob.objects.filter(pk=job.pk).update(due_at=NOON)
         job = run_job(job)
     assert job.state == "failed"
-    # The provider's circuit may open meanwhile, which is a warning of its own.
+    # The provider's circuit may open meanwhile, which logs another warning.
     records = [r for r in caplog.records if r.name == job_queue.__name__]
     assert [r.levelname for r in records] == ["WARNING"]
 
@@ -201,7 +201,7 @@ REMOTE = "{provider: openai, model: text-embedding-3-small, base_url: BASE, api_
 
 @pytest.fixture
 def remote(config, fake):
-    """An embedder that is asked over the network, as the fake is."""
+    """An embedder with an API, like the fake."""
     config(embed_with=REMOTE.replace("BASE", f"{fake.root_url}/v1"))
 
 
@@ -225,7 +225,7 @@ def test_embedder_errors_lose_no_facts(remote, fake, owner, trouble):
     rows = Passage.objects.filter(user_id=owner)
     assert len(rows) == 3
     assert all(row.embedding_error and row.vector is None for row in rows)
-    # By its words it is found all the same.
+    # Its words find it anyway.
     assert len(search.search_facts(owner, Query("cat"), limit=5)) == 1
 
 

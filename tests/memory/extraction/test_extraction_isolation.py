@@ -32,7 +32,7 @@ def prompt(fake, number: int = -1) -> tuple[str, str]:
     return messages[0]["content"], messages[1]["content"]
 
 
-# Users who are erased or meet themselves.
+# Erasure and concurrent jobs of a user.
 
 
 @pytest.mark.parametrize("moment", ["asking", "embedding"])

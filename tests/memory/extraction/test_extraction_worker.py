@@ -1,4 +1,4 @@
-"""Learning from a turn: what is asked, what is kept, and of whom."""
+"""Extraction from a turn: the request, the stored facts, and their user."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -53,7 +53,7 @@ def test_extraction_saves_fact_from_user_message(config, fake, owner):
     assert row.message.text == "I moved to Lisbon last week."
 
 
-# What the model is asked.
+# The request to the model.
 
 
 def test_extraction_request_is_deterministic_and_unstreamed(config, fake, owner):
@@ -64,7 +64,7 @@ def test_extraction_request_is_deterministic_and_unstreamed(config, fake, owner)
     assert body["model"] == "cheap-test"
     assert body["temperature"] == 0
     assert not body.get("stream")
-    # A server of one's own need not know of it.
+    # Self-hosted servers need not support it.
     assert "response_format" not in body
 
 
@@ -206,7 +206,7 @@ def test_dates_use_the_users_time_zone(config, fake, owner):
     assert row.expires_at == datetime(2126, 3, 3, 15, tzinfo=UTC)
 
 
-# What becomes searchable.
+# Search after extraction.
 
 
 def test_processed_messages_are_searchable(config, fake, owner):
@@ -261,7 +261,7 @@ def test_unimportant_fact_keeps_message_importance(config, fake, owner):
     assert StoredMessage.objects.filter(thread=job.thread).first().importance == 0.5
 
 
-# Where there is nothing to learn.
+# Turns without facts.
 
 
 @pytest.mark.parametrize("agent", ["private"])

@@ -1,4 +1,4 @@
-"""What a model is asked about a turn, and what is believed of its reply."""
+"""The prompt of an extraction, and parsing of the reply."""
 # ruff: noqa: RUF001  words of many scripts
 
 import json
@@ -76,7 +76,7 @@ def asked(about: ExtractionInput) -> tuple[str, str]:
     return system.text, user.text
 
 
-# What the model is asked.
+# The prompt.
 
 
 def test_prompt_contains_users_local_date_and_weekday():
@@ -141,7 +141,7 @@ def test_correction_contains_the_reply_and_the_problem():
     assert prompts.build_correction("", "x")[0] == Message("assistant", "(nothing)")
 
 
-# How the reply is read.
+# Parsing of the reply.
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_quotes_work_in_every_script(text, content, quote):
     assert only(fact(content, quote), about=material(text)).content == content
 
 
-# Dates and what is superseded.
+# Dates and superseded facts.
 
 
 def test_dates_use_the_users_time_zone():

@@ -1,4 +1,4 @@
-"""The queue of jobs: nothing is lost, taken twice or out of order."""
+"""The job queue: no job is lost, claimed twice or out of order."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ LATER = NOON + timedelta(hours=1)
 
 @pytest.fixture
 def alone(database):
-    """No jobs but this test's: whoever claims takes anybody's."""
+    """Remove the jobs of other tests; a claim takes any job."""
     ExtractionJob.objects.all().delete()
     yield
     ExtractionJob.objects.all().delete()
@@ -45,7 +45,7 @@ def test_claim_returns_oldest_jobs_up_to_the_limit():
 
 
 def test_retried_job_queues_behind_waiting_jobs():
-    # A model that never answers would otherwise keep the workers from all others.
+    # Otherwise a model that hangs would block the workers for all users.
     slow, fresh = add_turn(new_user(), "slow"), add_turn(new_user(), "fresh")
     ExtractionJob.objects.filter(pk=slow.pk).update(
         due_at=NOON + timedelta(seconds=1), attempts=1
@@ -301,7 +301,7 @@ def test_claim_reads_only_open_jobs(owner):
         add_turn(owner, str(number))
     with CaptureQueriesContext(connection) as queries:
         claim()
-    # Find, take, read.
+    # Find, claim, read.
     assert len(queries) == 3
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:

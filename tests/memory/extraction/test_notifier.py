@@ -1,4 +1,4 @@
-"""Waking a worker: free for the caller, one message for many turns, never an error."""
+"""Waking a worker: no wait for the caller, one message for many turns, no errors."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ TIMEOUT_SECONDS = 60
 
 
 class Queue:
-    """Takes messages in the broker's place."""
+    """A queue that replaces the broker."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -42,7 +42,7 @@ def queue():
 
 
 def notifier_records(caplog) -> list[logging.LogRecord]:
-    """What was logged of messages; other parts may speak meanwhile."""
+    """Return the log records of the notifier."""
     return [each for each in caplog.records if each.name == "core.runtime.notifier"]
 
 

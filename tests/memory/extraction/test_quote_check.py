@@ -1,4 +1,4 @@
-"""A quote is the user's own words, whatever became of its signs; dates are theirs."""
+"""Quotes must be the user's words, except for punctuation; so must dates."""
 # ruff: noqa: RUF001  words of many scripts
 
 from datetime import UTC, datetime
@@ -85,7 +85,7 @@ def utc(*parts: int) -> datetime:
         ("2026-07-01T09:30:00Z", TOKYO, utc(2026, 7, 1, 9, 30)),
         ("2026-07-01T09:30:00+02:00", TOKYO, utc(2026, 7, 1, 7, 30)),
         (" 2026-03-05 ", UTC, utc(2026, 3, 5)),
-        # Clocks go forward: that moment there is not, so it is what it would be.
+        # Clocks go forward: this time does not exist, so it is shifted.
         ("2026-03-29T01:30", LISBON, utc(2026, 3, 29, 1, 30)),
     ],
 )

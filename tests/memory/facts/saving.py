@@ -1,4 +1,4 @@
-"""Saving facts, as most tests of them do."""
+"""A helper that saves facts."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""Pairs of facts, and what the second is to the first.
+"""Pairs of facts, by their relation.
 
-`paraphrase`: they say the same. `contradiction`: the second has taken the first one's
-place. `different`: both can be true at once. All were written before the rules; the
-held-out ones were tried when the others passed, and 55 of these 60 were told right.
+Paraphrases say the same. In contradictions the second fact replaces the first.
+Different facts can both be true. All pairs are older than the rules. The held-out
+pairs were tried after the others passed; 55 of these 60 were classified correctly.
 """
 
 # ruff: noqa: RUF001

@@ -1,4 +1,4 @@
-"""A fact said again, changed, or new: by its words, in several languages."""
+"""Comparison of texts: same, contradiction or different, in several languages."""
 
 # ruff: noqa: RUF001
 
@@ -35,7 +35,7 @@ def test_compatible_facts_are_different(old, new):
 
 
 def test_held_out_pairs_are_mostly_recognised():
-    """None of them merged wrongly: a miss is a duplicate."""
+    """No pair is merged wrongly; a miss leaves a duplicate."""
     results = [compare_texts(*pair) for pair in pairs.HELD_OUT_PARAPHRASES]
     changed = [compare_texts(*pair) for pair in pairs.HELD_OUT_CONTRADICTIONS]
     assert set(results) <= {"same", "different"}
@@ -93,7 +93,7 @@ def test_doubtful_pairs_are_different(old, new):
 
 
 def test_facts_of_one_person_are_not_merged():
-    """All that is true of somebody at once: nothing in it gives way to anything."""
+    """These facts are all true of one person, so none replaces another."""
     facts = [json.loads(line) for line in FACTS.read_text().splitlines()]
     ended = {fact.get("supersedes") for fact in facts}
     current = [

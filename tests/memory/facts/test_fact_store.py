@@ -1,4 +1,4 @@
-"""Facts: read, corrected, forgotten, expiring, and never another's."""
+"""The fact store: reads, edits, deletion, expiry and isolation of users."""
 
 import json
 import uuid
@@ -42,7 +42,7 @@ def actions(user: UserId, fact: StoredFact) -> list[tuple[str, str]]:
     return [(step.action, step.by) for step in fact_store.list_changes(user, fact.id)]
 
 
-# What can be remembered.
+# Valid facts.
 
 
 def test_fact_text_is_normalised_when_stored(owner):
@@ -102,7 +102,7 @@ def test_fact_is_stored_with_vector_or_embedding_error(owner):
     ]
 
 
-# Changed by hand.
+# Edits.
 
 
 def test_edit_changes_only_the_given_fields(owner):
@@ -204,7 +204,7 @@ def test_key_belongs_to_one_active_fact(owner):
     )
 
 
-# What time does.
+# Expiry.
 
 
 def test_fact_is_hidden_as_soon_as_it_expires(owner):
@@ -231,7 +231,7 @@ def test_expiry_is_recorded_once(owner):
 
 def test_expiry_is_limited_per_run():
     now = timezone.now()
-    fact_store.expire_due_facts(now)  # What other tests left.
+    fact_store.expire_due_facts(now)  # Facts of other tests.
     users = [UserId(uuid.uuid4()) for _ in range(3)]
     for user in users:
         save(user, "Is in Rome today", expires_at=now - DAY)
@@ -245,7 +245,7 @@ def test_restored_expired_fact_has_no_expiry(owner):
     assert (back.status, back.expires_at) == ("active", None)
 
 
-# Read.
+# Reads.
 
 
 def test_fact_pages_are_newest_first(owner):
@@ -311,7 +311,7 @@ def test_pinned_and_important_facts_are_pinned_context(owner):
     ]
 
 
-# Nobody else's.
+# Isolation of users.
 
 
 def test_fact_functions_never_touch_other_users_facts(owner):

@@ -1,4 +1,4 @@
-"""What was known, and true, at a moment of the past."""
+"""Facts as of an earlier time."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -18,7 +18,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def day(monkeypatch):
-    """Return a function that makes it that day of the story."""
+    """Return a function that sets the clock to a day of the story."""
 
     def set_day(number: float) -> datetime:
         at = START + number * DAY
@@ -119,7 +119,7 @@ def test_as_of_filters_by_past_category_and_status(owner, day):
 
 
 def test_as_of_pages_continue_without_gap_or_repeat(owner, day):
-    """With changed and unchanged facts mixed, all are seen once, in order."""
+    """Changed and unchanged facts are each listed once, in order."""
     texts = [f"Boat {number} is called {number:x}" for number in range(12)]
     for number, text in enumerate(texts):
         day(number)

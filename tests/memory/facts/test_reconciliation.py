@@ -1,4 +1,4 @@
-"""Where a draft belongs: said already, changed, held back, or new."""
+"""Reconciliation of a candidate fact: repeated, changed, held for review, or new."""
 
 import threading
 import uuid
@@ -32,7 +32,7 @@ def last(user: UserId, saved: SaveResult) -> tuple[str, str]:
     return step.action, step.reason
 
 
-# Said again.
+# Repeated facts.
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_older_paraphrase_keeps_the_newer_text(owner):
     )
 
 
-# Changed.
+# Changed facts.
 
 
 def test_changed_fact_supersedes_the_old_one(owner):
@@ -180,7 +180,7 @@ def test_missing_or_deleted_fact_cannot_be_superseded(owner, status):
     assert save(owner, "Is a vegan", supersedes=ended).outcome == "created"
 
 
-# Different.
+# Different facts.
 
 
 def test_similar_but_different_facts_stay_separate(owner):
@@ -190,7 +190,7 @@ def test_similar_but_different_facts_stay_separate(owner):
 
 
 def test_vectors_propose_matches_without_common_words(owner):
-    """No word in common: only the vector brings the two together."""
+    """The texts share no word; only the vectors match."""
     vector = Embedded("test:2", np.array([1, 0], dtype=np.float32))
     near = Embedded("test:2", np.array([0.96, 0.28], dtype=np.float32))
     far = Embedded("test:2", np.array([0, 1], dtype=np.float32))
@@ -208,7 +208,7 @@ def test_drafts_of_one_batch_are_reconciled(owner):
     drafts = [FactDraft(text) for text in texts]
     saved = fact_store.save_drafts(owner, drafts, [None] * 4, by="extraction")
     outcomes = [result.outcome for result in saved]
-    # Of a contradiction in one breath nobody knows which end is true.
+    # In a contradiction within one turn, either fact can be the true one.
     assert outcomes == ["created", "created", "unchanged", "created"]
     assert sorted(active(owner)) == ["Likes tea", "Lives in Berlin", "Lives in Lisbon"]
     assert Passage.objects.filter(user_id=owner).count() == 3
@@ -267,7 +267,7 @@ def test_key_of_an_expired_fact_is_reusable(owner):
     assert active(owner) == ["Sits in Oslo"]
 
 
-# What was said later is true; what a person entered stays.
+# Later facts win, except over facts that a person entered.
 
 
 @pytest.mark.parametrize("key", [None, "city"])
@@ -333,7 +333,7 @@ def test_deleted_fact_is_not_relearned_from_old_messages(owner):
     assert later.outcome == "created"
 
 
-# At once, and at what cost.
+# Concurrency and query counts.
 
 
 def test_parallel_contradictions_leave_one_active_fact(owner):

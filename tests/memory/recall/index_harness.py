@@ -1,4 +1,4 @@
-"""Helpers of the tests of the search: stored passages and short queries."""
+"""Helpers of the search tests: stored passages and short queries."""
 
 import uuid
 

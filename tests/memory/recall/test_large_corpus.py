@@ -1,4 +1,4 @@
-"""A user's passages in arrays: however they came in, the scores are the same."""
+"""The large corpus: scores do not depend on the order of changes."""
 
 import math
 from collections import Counter
@@ -24,7 +24,7 @@ WORDINESS = st.lists(st.sampled_from(WORDS), max_size=6)
 def row(
     number: int, words: list[str], position: int | None = None, embedder: str = "a"
 ) -> large_corpus.PassageRow:
-    """A passage; its vector points where its number says."""
+    """A passage; its number selects the direction of its vector."""
     vector = np.zeros(4, np.float32)
     vector[number % 4] = 1
     hashes = term_encoding.hash_terms(words).tobytes()
@@ -35,7 +35,7 @@ def row(
 def scores(
     corpus: large_corpus.LargeCorpus, words: list[str]
 ) -> dict[int, tuple[float, ...]]:
-    """The scores by id, of what is alive."""
+    """The scores of current passages, by id."""
     hits = relevance_scores.find_terms(corpus, term_encoding.hash_terms(words))
     asked = Embedded("a", np.array([1, 0.5, 0, 0], np.float32))
     legs = [
@@ -51,7 +51,7 @@ def scores(
 
 
 def bm25(texts: list[list[str]], words: list[str]) -> list[float]:
-    """BM25 as the books have it."""
+    """Textbook BM25."""
     usual = max(sum(map(len, texts)) / len(texts), 1)
     found = []
     for text in texts:

@@ -18,7 +18,7 @@ NOW = datetime(2026, 5, 1, 9, 30, tzinfo=UTC)
 
 
 def render(*arguments: Any) -> str:
-    """Return what a prompt says."""
+    """Return the text of a prompt."""
     return memory_prompt.render(*arguments).text
 
 

@@ -1,4 +1,4 @@
-"""Passages: written once, embedded again, and never another user's."""
+"""Passages: stored once, embedded again, and isolated by user."""
 
 import uuid
 
@@ -126,7 +126,7 @@ def test_reindexed_messages_are_stored_once(owner):
     assert find_messages(owner, "milk") == []
 
 
-# Embedding anew.
+# Embedding again.
 
 
 def test_passages_without_current_vector_are_pending(owner):
@@ -194,7 +194,7 @@ def test_vector_of_another_user_cannot_be_set(owner):
 
 
 def near(user: UserId) -> list[int]:
-    """The passages of facts that are found by a vector."""
+    """Return the facts whose passages a vector finds."""
     question = ParsedQuery([], vector(1), 0.0)
     found = search.open_index(user).facts(question, FactFilter())
     if isinstance(found, SparseRetrieverScores):
@@ -202,7 +202,7 @@ def near(user: UserId) -> list[int]:
     return found.ids[found.similarity > 0].tolist()
 
 
-# What a process holds.
+# The cache of a process.
 
 
 def test_term_hashes_are_stable_across_processes():

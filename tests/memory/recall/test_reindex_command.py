@@ -1,4 +1,4 @@
-"""`manage.py reindex`: texts get vectors of the embedder in use, batch after batch."""
+"""`manage.py reindex`: embeds texts with the current embedder, in batches."""
 
 import uuid
 from io import StringIO
@@ -36,7 +36,7 @@ postgres = pytest.mark.skipif(
 
 @pytest.fixture
 def owner() -> UserId:
-    """A user whose passages are the only ones there are."""
+    """A user with the only passages in the database."""
     Passage.objects.all().delete()
     return UserId(uuid.uuid4())
 

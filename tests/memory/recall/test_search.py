@@ -123,7 +123,7 @@ def test_ties_are_sorted_newest_first(owner):
     assert find_facts(owner, "cello") == ["cello third", "cello second", "cello first"]
 
 
-# What counts now.
+# Current facts.
 
 
 def test_facts_are_found_only_while_valid(owner):
@@ -158,7 +158,7 @@ def test_retired_fact_in_a_stale_index_is_not_found(owner):
     assert find_facts(owner, "cello", status="superseded")
 
 
-# What is new, and what is gone.
+# New and deleted passages.
 
 
 def test_new_fact_is_found_at_once(owner):
@@ -183,7 +183,7 @@ def test_rows_deleted_elsewhere_hide_no_results(owner, monkeypatch):
     assert len(find_facts(owner, "cello", limit=4)) == 4
     monkeypatch.setattr(retrieval_types, "RETRIEVAL_DEPTH", 4)
     monkeypatch.setattr(numpy_index, "RETRIEVAL_DEPTH", 4)
-    # Without a word to the owner's row, as a cascade does it.
+    # Without an update of the owner's row, like a cascade.
     Fact.objects.filter(user_id=owner, content__gt="cello 3").delete()
     assert len(find_facts(owner, "cello", limit=4)) == 4
 

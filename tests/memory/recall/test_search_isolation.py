@@ -28,7 +28,7 @@ def stranger() -> UserId:
     return UserId(uuid.uuid4())
 
 
-# Nobody else's.
+# Isolation of users.
 
 
 def test_users_with_equal_texts_find_only_their_own(owner, stranger):
@@ -88,7 +88,7 @@ def test_parallel_reads_and_writes_do_not_conflict(owner):
                 found = len(find_facts(owner, "cello", vector(1), limit=99))
                 assert found >= largest, (found, largest)
                 largest = found
-        except BaseException as exc:  # it is told to the test
+        except BaseException as exc:  # reported to the test
             failures.append(exc)
         finally:
             connection.close()
@@ -136,6 +136,6 @@ def test_fact_word_search_is_limited_to_the_user(owner):
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN {sql}", params)
         plan = "\n".join(line for (line,) in cursor.fetchall())
-    # Nothing in it could make the planner take the index of all facts.
+    # The query must not use the index of all facts.
     assert "words.query" in plan
     assert "fact_id" not in plan

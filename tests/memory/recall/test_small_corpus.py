@@ -1,4 +1,4 @@
-"""A few passages in plain Python: found as they would be among many."""
+"""The small corpus: plain Python, with the results of the large one."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ ASKED = Embedded("a", np.array([0.8, 0.6, 0, 0], np.float32))
 
 
 def rows(texts, *, messages: bool = True) -> list[PassageRow]:
-    """Passages whose vectors point where their numbers say; every third has none."""
+    """Passages; their numbers select their vectors, and every third has none."""
     return [
         (
             number * 2 + 1,
@@ -39,7 +39,7 @@ def vector(number: int) -> bytes:
 
 
 def found(corpus, question: ParsedQuery, weights, how) -> list[tuple[int, float]]:
-    """Return the ranking, whoever holds the passages."""
+    """Return the ranking by either corpus."""
     if isinstance(corpus, small_corpus.SmallCorpus):
         legs = corpus.find(question)
     else:

@@ -1,4 +1,4 @@
-"""The words a text is found by, in many languages."""
+"""The search terms of texts in many languages."""
 
 import threading
 import unicodedata

@@ -1,4 +1,4 @@
-"""The context of a turn: each setting counts, and what is stored costs nothing."""
+"""The context of a turn: each setting has an effect, stored data costs no queries."""
 
 import uuid
 from typing import Any
@@ -32,7 +32,7 @@ SAID = [("The cello is loud", 0.9), ("The cello is old", 0.9), ("I hear a cello"
 
 @pytest.fixture
 def cellist() -> UserId:
-    """A user of whom as much is known, and who has said it all before the newest."""
+    """A user with many facts, all older than the newest messages."""
     user = UserId(uuid.uuid4())
     drafts = [FactDraft(content) for content in KNOWN]
     drafts += [FactDraft(content, is_pinned=True) for content in PINNED]
@@ -52,7 +52,7 @@ def cellist() -> UserId:
 def context_of(
     user: UserId, state: dict[str, Any], settings: dict[str, Any]
 ) -> Context:
-    """Return the context of a turn that asks for the cello, two messages long."""
+    """Return the context of a turn about the cello, with two messages."""
     given = {"recency_limit": 2, "relevance_limit": 0, "salience_limit": 0, **settings}
     memory = MemoryConfig(user_state=UserState(**state), **given)
     return turn_context.load_context(
@@ -145,7 +145,7 @@ def test_summary_query_reads_no_more_than_can_fit(owner):
 
 
 def test_recent_messages_are_not_recalled_again(cellist):
-    """What the conversation shows already is not quoted beside it."""
+    """Messages in the conversation are not quoted in the memory prompt."""
     memory = MemoryConfig(user_state=UserState(recall_k=0, pinned_facts=0))
     wanted = ContextQuery("", 9000, memory, recall_query=Query("the cello, hello"))
     gathered = turn_context.load_context(cellist, wanted)

@@ -1,4 +1,4 @@
-"""Reading a thread in one go, as most tests want it."""
+"""A helper that reads a thread at once."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def recent(
     cap: int = DEFAULT_CACHED_MESSAGES,
     **options: Any,
 ) -> RecentMessages:
-    """Return the newest messages of a thread that fit; none where there is none."""
+    """Return the newest messages of a thread within the budget; may be empty."""
     conversation = message_store.read_thread(user, thread, cap=cap)
     return (
         RecentMessages([]) if conversation is None else conversation.recent(**options)

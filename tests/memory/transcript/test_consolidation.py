@@ -29,7 +29,7 @@ LATER = NOON + 2 * DAY
 
 @pytest.fixture
 def alone(database):
-    """No conversation but this test's: a run takes on everybody's."""
+    """Remove the conversations of other tests; a run processes all."""
     Thread.objects.all().delete()
     ConsolidationRun.objects.all().delete()
     before = live._current

@@ -1,4 +1,4 @@
-"""Working memory: right whoever wrote, small, and sparing the database."""
+"""The message cache: correct after any write, small, and without needless queries."""
 
 import uuid
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 @pytest.fixture
 def elsewhere(monkeypatch):
-    """Return a function that writes as another process would."""
+    """Return a function that writes like another process."""
 
     def write(user: UserId, *texts: str) -> None:
         with monkeypatch.context() as other:
@@ -112,7 +112,7 @@ def test_recent_messages_stop_where_summaries_begin(owner):
     window = recent(owner, max_tokens=100_000)
     assert [m.text for m in window.messages] == [str(i) for i in range(30, 80)]
     assert window.first_position == 30
-    # Held from before, and from within a page.
+    # From the cache, and from within a page.
     Thread.objects.filter(user_id=owner).update(summarized_until=60)
     assert texts(owner) == [str(i) for i in range(60, 80)]
 

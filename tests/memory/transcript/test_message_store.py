@@ -1,4 +1,4 @@
-"""The transcript: kept apart, in order, whole, and cheap to read."""
+"""The message store: isolated, ordered and complete, with cheap reads."""
 
 import contextlib
 import threading
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 
 def append_turn(user: UserId, *texts: str, thread: str = "", tokens: int = 10) -> None:
-    """Store one turn: what the user said, then the reply."""
+    """Store one turn: the texts of the user, then the reply."""
     roles = ("user", "assistant")
     entries = [
         NewMessage(Message(roles[i % 2], text), tokens) for i, text in enumerate(texts)
@@ -145,18 +145,18 @@ def test_transcript_takes_one_query_for_any_length(owner, stored):
 
 @contextlib.contextmanager
 def statistics_for_now():
-    """Yield a cursor that plans by statistics, which no other test plans by."""
+    """Yield a cursor with current statistics, which are removed afterwards."""
     with connection.cursor() as cursor:
         with transaction.atomic():
             cursor.execute("ANALYZE")
             yield cursor
             transaction.set_rollback(True)
         if connection.vendor == "sqlite":
-            cursor.execute("ANALYZE sqlite_schema")  # Reads what is left: nothing.
+            cursor.execute("ANALYZE sqlite_schema")  # Reload: no statistics.
 
 
 def test_transcript_reads_one_page_of_rows(owner):
-    """Among many short threads, where a planner takes the long one for short."""
+    """One long thread among many short ones, which misleads the planner."""
     for _ in range(200):
         append_turn(UserId(uuid.uuid4()), "a", "b")
     entries = [NewMessage(Message("user", str(i)), 10) for i in range(20_000)]

@@ -1,4 +1,4 @@
-"""A stored turn is found by its id, whatever its thread has become."""
+"""A stored turn is found by its id after any change of its thread."""
 
 import pytest
 from django.db import connection
@@ -72,7 +72,7 @@ def test_turn_of_another_user_is_not_found(user_id):
 
 def test_turn_lookup_uses_an_index():
     with connection.cursor() as cursor:
-        # PostgreSQL takes no index for so few rows unless it is told to.
+        # PostgreSQL uses no index for so few rows unless forced.
         is_sqlite = connection.vendor == "sqlite"
         if not is_sqlite:
             cursor.execute("SET enable_seqscan = off")

@@ -86,7 +86,7 @@ def store_user_data(user_id: UserId, secret: str = "plums") -> None:
 
 
 def store_scores(user_id: UserId, turn_id: uuid.UUID, secret: str) -> None:
-    """Store what a judge and the user say of a reply."""
+    """Store a judge's score and the user's feedback on a reply."""
     judged = JudgedReply(turn_id, user_id, "quality", "assistant")
     scores.store_scores(judged, {"tone": JudgeResult(7, f"It is kind about {secret}.")})
     Feedback.objects.create(
@@ -154,7 +154,7 @@ def store_conversation(
 
 
 def store_fact(user_id: UserId, content: str, **fields: Any) -> Fact:
-    """Store a fact and how it came to be."""
+    """Store a fact and its history."""
     fact = Fact.objects.create(
         user_id=user_id,
         content=content,
@@ -170,7 +170,7 @@ def store_fact(user_id: UserId, content: str, **fields: Any) -> Fact:
 
 
 def store_passage(user_id: UserId, **links: Any) -> None:
-    """Store a passage, which only plain SQL can."""
+    """Store a passage with plain SQL; the ORM cannot."""
     values = {
         "user_id": _value(Passage, "user_id", user_id),
         "is_question": False,
@@ -196,7 +196,7 @@ def _value(model: type[models.Model], name: str, value: Any) -> Any:
 
 
 def count_rows(user_id: UserId) -> dict[str, int]:
-    """Count a user's rows in every table of every app that leads to a user at all."""
+    """Count a user's rows in every table with a path to a user."""
     return {
         model._meta.label: model._base_manager.filter(
             **{"__".join([*path, "user_id"]): user_id}
@@ -207,7 +207,7 @@ def count_rows(user_id: UserId) -> dict[str, int]:
 
 
 def _paths(model: type[models.Model], before: list[str]) -> list[list[str]]:
-    """Return a way from a table to a user's id, if there is one."""
+    """Return the path from a table to a user's id, if any."""
     if any(field.name == "user_id" for field in model._meta.fields):
         return [before]
     ways = (

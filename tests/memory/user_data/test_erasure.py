@@ -1,4 +1,4 @@
-"""Nothing is left of a user who is erased, and nothing of others is touched."""
+"""Erasure removes all data of a user and no data of others."""
 
 import subprocess
 import threading
@@ -38,7 +38,7 @@ NOW = datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC)
 
 @pytest.fixture
 def neighbour(owner: UserId) -> UserId:
-    """Whose id differs in the last bit alone."""
+    """A user whose id differs only in the last bit."""
     return UserId(uuid.UUID(int=owner.int ^ 1))
 
 
@@ -102,8 +102,8 @@ def test_erased_text_is_nowhere_in_the_database_file(owner):
 
 
 def file_and_log(path: str) -> str:
-    # By another process: who closes these files loses all its locks on them, and the
-    # next process that used the database would take itself for the only one.
+    # In another process: closing these files drops all locks on them, and the next
+    # process to use the database would assume that it is the only one.
     files = [path, f"{path}-wal"]
     return subprocess.run(
         ["cat", *files], capture_output=True, check=True
@@ -140,7 +140,7 @@ def test_erasure_is_one_transaction(owner, monkeypatch):
 
 
 def test_foreign_keys_to_erased_tables_are_indexed():
-    """Deleting a row has the database look for others that refer to it."""
+    """Deleting a row makes the database look for rows that refer to it."""
     with connection.cursor() as cursor:
         tables = connection.introspection.table_names(cursor)
         slow = [
@@ -192,7 +192,7 @@ def test_erasure_repeats_when_a_turn_ends_meanwhile(owner, monkeypatch):
 
 
 def test_erased_user_can_keep_talking_and_starts_anew(owner):
-    """Whatever is stored meanwhile is whole: a thread with all its messages."""
+    """Data stored meanwhile is complete: a thread with all its messages."""
     store_user_data(owner)
     stop = threading.Event()
 
@@ -214,7 +214,7 @@ def test_erased_user_can_keep_talking_and_starts_anew(owner):
 
 
 def test_erasure_waits_for_a_concurrent_writer(owner):
-    """Though neither finds a row of the user to lock."""
+    """It waits although neither finds a row of the user to lock."""
     with transaction.atomic():
         user_lock.lock_user(owner, NOW)
         eraser = threading.Thread(target=erase_in_thread, args=[owner])
@@ -235,7 +235,7 @@ def erase_in_thread(user_id: UserId) -> None:
 
 @pytest.fixture
 def job(database, fake, tmp_path, owner, monkeypatch) -> Iterator[ExtractionJob]:
-    """A turn that a worker is learning from."""
+    """A turn that a worker is processing."""
     monkeypatch.setattr(notifier, "notify", lambda: None)
     before = configuration._current
     extraction_harness.load_config(fake, tmp_path / "coulisse.yaml")

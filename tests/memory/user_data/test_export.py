@@ -1,4 +1,4 @@
-"""An export holds everything of its user, whole, and nothing of anybody else."""
+"""An export contains all data of its user and no data of others."""
 
 import uuid
 from collections.abc import Sequence
@@ -204,7 +204,7 @@ def test_export_chunks_join_without_gap(owner, count):
         )
         fact = store_fact(owner, f"fact {number}")
         store_passage(owner, fact=fact)
-        # Two in one instant: their ids tell them apart.
+        # Two at the same time: their ids order them.
         store_turn(user_id=owner, started_at=AT + number // 2 * timedelta(seconds=1))
     data = exported(owner)
     assert [t["thread_id"] for t in data["threads"]] == [f"t{n}" for n in range(count)]
@@ -240,7 +240,7 @@ def places(owner: UserId) -> Sequence[export.ExportPosition]:
 @pytest.mark.usefixtures("small_pages")
 def test_chunk_can_be_requested_again(owner):
     store_user_data(owner)
-    # The head says when it was written.
+    # The head contains the time of the export.
     for place in places(owner)[1:]:
         assert export.next_chunk(owner, place) == export.next_chunk(owner, place)
 

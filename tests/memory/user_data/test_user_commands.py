@@ -1,4 +1,4 @@
-"""`export-user` and `erase-user` do for an operator what the API does for a user."""
+"""`export-user` and `erase-user` give an operator the functions of the API."""
 
 import json
 import stat
@@ -174,7 +174,7 @@ def test_erase_removes_only_the_named_user(name, owner):
     assert count_rows(neighbour) == before
 
 
-# What the operator is told, and what is written down
+# Output and audit entries.
 
 
 def test_erase_reports_remaining_tokens_of_the_user(name, owner):

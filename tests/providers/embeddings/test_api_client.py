@@ -156,7 +156,7 @@ def test_batches_respect_their_limits():
     assert found == [[4, 4], [4, 1, 1], [1, 1], [50], [1]]
 
 
-# What goes wrong.
+# Failures.
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

@@ -41,7 +41,7 @@ def refused(asked: dict, **entries) -> dict[str, str]:
     return faults
 
 
-# The choice when nothing is asked for.
+# The default choice.
 
 
 def test_openai_is_chosen_when_its_key_is_set():
@@ -103,7 +103,7 @@ def test_entry_names_do_not_affect_the_choice():
     assert chosen(local=OLLAMA, hash=OLLAMA).id == "local:minilm-int8:384"
 
 
-# What is asked for.
+# An explicit choice.
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_local_provider_entry_does_not_change_minilm():
     assert chosen(asked, local={}).id == "local:minilm-int8:384"
 
 
-# Whose key goes where.
+# API keys.
 
 
 def test_openai_uses_the_key_of_its_entry():
@@ -217,7 +217,7 @@ def test_embedding_timeout_is_at_most_a_minute():
         assert provider.timeouts.total_seconds == seconds
 
 
-# What is refused.
+# Invalid choices.
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ async def similarity(embedder, one: str, other: str) -> float:
     return float(first @ second)
 
 
-# Both.
+# Both embedders.
 
 
 @BOTH

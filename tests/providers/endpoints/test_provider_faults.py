@@ -47,9 +47,9 @@ def server() -> Iterator[FaultServer]:
 
 
 def short(wait: str | None = None, seconds: float = SHORT_SECONDS) -> dict[str, float]:
-    """Return timeouts of which only the given one expires.
+    """Return timeouts; only the given one expires.
 
-    Of two that are short a busy machine may meet the other one first.
+    With two short timeouts, a busy machine could reach the other one first.
     """
     return {f"{each}_seconds": seconds if each == wait else 600 for each in WAITS}
 
@@ -210,7 +210,7 @@ async def test_kept_alive_connection_closed_by_server_is_retried(server, pauses)
     assert len(server.requests) == 3
 
 
-# Before there is a connection.
+# Failures before the connection.
 
 
 async def test_refused_connection_names_the_base_url(pauses):
@@ -267,7 +267,7 @@ async def test_hanging_tls_handshake_times_out():
         assert caught.value.wait == "connect"
 
 
-# However slowly it comes.
+# Slow responses.
 
 
 @STREAMS

@@ -116,7 +116,7 @@ def test_gemini_thinking_tokens_are_charged():
             "prompt_tokens_details": {"cached_tokens": 2_000},
         }
     )
-    # $0.30, $0.03 cached, $2.50 for 300 said and 400 thought.
+    # $0.30, $0.03 cached, $2.50 for 300 tokens of text and 400 of reasoning.
     expected = 3_000 * 0.3 + 2_000 * 0.03 + 700 * 2.5
     assert expected == 2_710
     assert call_costs.call_cost(PLAIN, "gemini", "gemini-2.5-flash", used) == expected

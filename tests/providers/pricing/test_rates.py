@@ -56,7 +56,7 @@ def test_cached_and_reasoning_tokens_are_counted_once():
         reasoning=Decimal(10),
         request=Decimal("0.000007"),
     )
-    # 500 plain, 400 read, 100 written; 30 said, 20 thought; 7 for the call.
+    # 500 plain, 400 read, 100 written; 30 of text, 20 of reasoning; 7 for the call.
     expected = 500 + 40 + 125 + 3000 + 200 + 7
     assert priced.cost(Usage(1000, 50, 400, 100, 20)) == expected
 

@@ -57,7 +57,7 @@ def alert_messages():
     ]
 
 
-# The faces.
+# The formats.
 
 
 def test_home_is_json_for_scripts_and_html_for_browsers(script, browser):
@@ -116,7 +116,7 @@ def test_texts_are_escaped(browser):
     assert "<i>no" not in page
 
 
-# What it tells.
+# The figures.
 
 
 @pytest.mark.usefixtures("rollback")
@@ -168,7 +168,7 @@ def test_empty_home_page_shows_first_steps(configure, rf):
     ]
 
 
-# What needs attention.
+# Alerts.
 
 
 @pytest.mark.usefixtures("rollback")

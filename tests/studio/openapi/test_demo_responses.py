@@ -152,7 +152,7 @@ def test_yaml_escapes_control_characters() -> None:
 
 
 def _is_entry(steps: list[str]) -> bool:
-    """Return whether a path is that of an entry, whose YAML is the written text."""
+    """Return whether a path is an entry of the YAML file."""
     return len(steps) == 4 and steps[2] in KINDS and steps[3] != "runs"
 
 

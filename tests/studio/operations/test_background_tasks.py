@@ -191,7 +191,7 @@ def test_query_count_is_independent_of_tasks(create_task, user):
     assert count(1) == count(4) == 2
 
 
-# The queue as it stands, for the live board.
+# The queue snapshot of the live page.
 
 
 @pytest.fixture

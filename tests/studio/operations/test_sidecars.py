@@ -62,7 +62,7 @@ def test_page_escapes_sidecar_output(running_sidecars, browser):
     page = browser.get("/admin/sidecars").text
     assert "&lt;b&gt;listening&lt;/b&gt;" in page
     assert "cannot be started: &lt;no&gt;" in page
-    # What is started again is shown without anybody loading the page.
+    # The page shows a restart without a reload.
     assert page.count("data-is-open") == 2
     assert 'data-refresh="bridge" data-revision="running 4321 1 ' in page
     assert 'data-announcement="bridge: running, pid 4321"' in page

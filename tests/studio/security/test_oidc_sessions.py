@@ -190,7 +190,7 @@ def test_provider_outage_is_503(browser, idp):
     assert browser.get("/admin/").status_code == 503
 
 
-# The people.
+# Accounts.
 
 
 @pytest.mark.usefixtures("database")
@@ -232,7 +232,7 @@ def test_account_without_a_role_is_not_created(user, monkeypatch):
     assert roles.role_of(accounts.get_or_create_user(user)) is Role.OPERATOR
 
 
-# What becomes of a session.
+# Sessions.
 
 
 def test_new_oidc_account_gets_the_configured_role(

@@ -23,7 +23,7 @@ def test_options_names_the_methods_and_has_no_body(script, accept: str) -> None:
         response = script.options(path, headers={"Accept": accept})
         allowed = set(response.headers.get("Allow", "").split(", "))
         is_empty = response.status_code == 204 and not response.content
-        # As it says to a GET: of a name there is not, and of what is no page.
+        # Like a GET of an unknown name, or of a path that is not a page.
         is_refused = response.status_code in (404, 406)
         if not (is_empty or is_refused) or not methods <= allowed:
             problems[path] = (response.status_code, allowed, response.text[:100])

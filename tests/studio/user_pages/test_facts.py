@@ -268,7 +268,7 @@ def test_search_without_memory_is_lexical(browser, alice):
 
 @pytest.fixture
 def known_user(alice):
-    """A user who has said something."""
+    """A user with a stored turn."""
     message_store.append_turn(
         alice, "", new_turn_id(), [NewMessage(Message("user", "Hi"), 5)]
     )

@@ -30,7 +30,7 @@ FAR_FUTURE = datetime(2199, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def alice(server, user):
-    """A user of whom there is something of everything."""
+    """A user with rows in every table."""
     user_id = identity.derive_user_id(user)
     sample_user.store_user_data(user_id)
     yield user_id
@@ -136,7 +136,7 @@ def test_search_without_results_says_so(browser):
     assert "No such user." in page
 
 
-# One of them.
+# A single user.
 
 
 def test_user_page_shows_a_summary(script, alice, user):
