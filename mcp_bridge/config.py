@@ -209,7 +209,7 @@ class ToolServerConfig(BaseModel):
             raise ValueError("has headers, which only a url: uses; use env")
         elif isinstance(self.oauth, OAuthConfig) and self.oauth.mode == "discover":
             raise ValueError(
-                "has a command:, whose sign-in cannot be discovered; use oauth with "
+                "has a command:, so its sign-in cannot be discovered; use oauth with "
                 "mode: static, or remove oauth"
             )
         return self

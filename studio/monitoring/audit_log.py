@@ -50,8 +50,14 @@ class AuditLogView(StudioView):
                 str,
                 description="An action or a prefix: `token` matches all token actions.",
             ),
-            OpenApiParameter("actor", str, description="A part of the actor."),
-            OpenApiParameter("target", str, description="A part of the target."),
+            OpenApiParameter(
+                "actor", str, description="Only changes whose actor contains this text."
+            ),
+            OpenApiParameter(
+                "target",
+                str,
+                description="Only changes whose target contains this text.",
+            ),
             OpenApiParameter("since", str, description="`2026-12-31`, `90d`, `12h`."),
             OpenApiParameter(
                 "after", str, description="The `last_id` of the previous page."
