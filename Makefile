@@ -44,7 +44,7 @@ fuzz: dev ## Attack a running server, five minutes; SEED=7 sends other requests
 	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),0)
 
 pictures: dev ## Take the pictures of docs/studio.md, with Chromium
-	$(BIN)/pytest tests/browser/test_pictures.py --screenshots docs/studio
+	$(BIN)/pytest tests/browser/test_screenshots.py --screenshots docs/studio
 
 lint: dev ## Check style, wording, types, layers and migrations
 	@$(MAKE) --no-print-directory -j -Otarget lint-types lint-migrations lint-layers lint-style

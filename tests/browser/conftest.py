@@ -1,4 +1,4 @@
-"""A browser before the real server: Debian's Chromium, driven by Playwright."""
+"""Fixtures: Chromium, driven by Playwright, and the server with the demo's data."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -8,14 +8,17 @@ import openai
 import pytest
 
 from testing.scripted_provider import FakeProvider
-from tests.browser import theatre
-from tests.browser.places import found
-from tests.browser.theatre import Theatre
-from tests.browser.window import Window
+from tests.browser.harness import studio_pages
+from tests.browser.harness.browser_window import BrowserWindow
+from tests.browser.harness.demo_server import (
+    DemoServer,
+    prepare_project,
+    scripted_answer,
+)
 from tests.processes.conftest import Project, end
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-PICTURES = "test_pictures.py"
+SCREENSHOTS = "test_screenshots.py"
 FLAGS = ("--no-sandbox", "--disable-dev-shm-usage", "--font-render-hinting=none")
 
 
@@ -24,27 +27,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--screenshots",
         type=Path,
         metavar="DIR",
-        help="where to put pictures of every page",
+        help="save screenshots of every page in this directory",
     )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out what takes pictures where nobody says whereto."""
-    wanted = config.getoption("--screenshots", default=None)
-    return True if collection_path.name == PICTURES and wanted is None else None
+    """Ignore the screenshot tests without `--screenshots`."""
+    directory = config.getoption("--screenshots", default=None)
+    is_screenshots = collection_path.name == SCREENSHOTS
+    return True if is_screenshots and directory is None else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if CHROMIUM is None:
         terminalreporter.write_line(
-            "no Chromium: the studio's pages were not looked at (apt install chromium)"
+            "skipped the browser tests: Chromium not found (apt install chromium)"
         )
 
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[object]:
-    """The browser; where there is none, every test that wants it is skipped."""
-    # It keeps an event loop running in this thread: no longer than these tests.
+    """Chromium. The tests are skipped if it cannot be started."""
+    # Package scope: Playwright runs an event loop in this thread until it stops.
     playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright")
     if CHROMIUM is None:
         pytest.skip("no Chromium")
@@ -60,83 +64,74 @@ def chromium() -> Iterator[object]:
 
 
 @pytest.fixture(scope="package")
-def stage(
+def demo_server(
     chromium: object, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Theatre]:
-    """The theatre, served; there only where somebody can look."""
-    project = Project(tmp_path_factory.mktemp("theatre"))
+) -> Iterator[DemoServer]:
+    """The running server. Depends on `chromium`, so that it is skipped without it."""
+    project = Project(tmp_path_factory.mktemp("demo"))
     with FakeProvider() as fake:
-        fake.default = theatre.answer
-        theatre.prepare(project, fake)
+        fake.default = scripted_answer
+        prepare_project(project, fake)
         process = project.serve()
-        stage = Theatre(project, fake)
+        server = DemoServer(project, fake)
         try:
-            yield stage
+            yield server
         finally:
-            stage.http.close()
+            server.http.close()
             end(process)
             project.clean()
 
 
 @pytest.fixture(scope="module")
-def names(stage: Theatre) -> dict[str, str]:
-    """What stands for the names in addresses."""
-    return found(stage)
+def path_parameters(demo_server: DemoServer) -> dict[str, str]:
+    """Ids for the addresses of pages."""
+    return studio_pages.path_parameters(demo_server)
 
 
 @pytest.fixture
-def opened(chromium, stage: Theatre) -> Iterator[Callable[..., Window]]:
-    """Return a function that opens a window; each must come to no harm."""
-    windows: list[Window] = []
+def open_window(
+    chromium, demo_server: DemoServer
+) -> Iterator[Callable[..., BrowserWindow]]:
+    """Open windows, and check at the end that they recorded no errors."""
+    windows: list[BrowserWindow] = []
 
-    def opened(*, width: int = 1280, dark: bool = False) -> Window:
+    def open_window(*, width: int = 1280, dark: bool = False) -> BrowserWindow:
         context = chromium.new_context(
-            base_url=stage.url,
+            base_url=demo_server.url,
             viewport={"width": width, "height": 800},
             color_scheme="dark" if dark else "light",
             reduced_motion="reduce",
             locale="en-GB",
             timezone_id="UTC",
         )
-        windows.append(Window(context))
+        windows.append(BrowserWindow(context))
         return windows[-1]
 
-    yield opened
+    yield open_window
     for window in windows:
         window.context.close()
-    assert [harm for window in windows for harm in window.harms] == []
+    assert [error for window in windows for error in window.errors] == []
 
 
 @pytest.fixture
-def window(opened: Callable[..., Window]) -> Window:
-    """A window of a desktop's width."""
-    return opened()
+def window(open_window: Callable[..., BrowserWindow]) -> BrowserWindow:
+    """A window of desktop width."""
+    return open_window()
 
 
 @pytest.fixture
-def client(stage: Theatre) -> Iterator[openai.OpenAI]:
-    """The official client, with a token of its own."""
-    made = stage.post(
+def client(demo_server: DemoServer) -> Iterator[openai.OpenAI]:
+    """The official OpenAI client with a new token."""
+    token = demo_server.post(
         "/admin/tokens", {"label": "browser tests", "principal": "visitor"}
     )
-    with official(stage, made["secret"]) as client:
+    with demo_server.openai_client(token["secret"]) as client:
         yield client
 
 
 @pytest.fixture
-def cue(stage: Theatre) -> Iterator[Callable[[], None]]:
-    """Return what lets the models go on that were told to wait for it."""
-    stage.fake.hold()
-    yield stage.fake.release
-    stage.fake.release()
-
-
-def official(stage: Theatre, secret: str) -> openai.OpenAI:
-    """Return the official client of a token."""
-    return openai.OpenAI(
-        base_url=f"{stage.url}/v1",
-        api_key=secret,
-        max_retries=0,
-        timeout=60,
-        http_client=openai.DefaultHttpxClient(verify=False),
-    )
+def release_model(demo_server: DemoServer) -> Iterator[Callable[[], None]]:
+    """Hold replies to `HELD_PROMPT` until the test calls this function."""
+    demo_server.fake.hold()
+    yield demo_server.fake.release
+    demo_server.fake.release()

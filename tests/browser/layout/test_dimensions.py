@@ -1,13 +1,13 @@
-"""What must show without scrolling, and what must be large enough to be hit."""
+"""Sizes: what fits without scrolling, and click targets of at least 24 pixels."""
 
 from collections.abc import Callable
 
 import pytest
 
-from tests.browser.window import Window
+from tests.browser.harness.browser_window import BrowserWindow
 
 
-def test_whole_menu_fits_a_window_of_800_pixels(window: Window) -> None:
+def test_whole_menu_fits_a_window_of_800_pixels(window: BrowserWindow) -> None:
     page = window.open("/admin/")
     last = page.locator("#nav-sidebar-apps a").last.bounding_box()
     foot = page.locator(".menu-user").bounding_box()
@@ -15,7 +15,7 @@ def test_whole_menu_fits_a_window_of_800_pixels(window: Window) -> None:
     assert last["height"] >= 24
 
 
-def test_run_marks_are_large_enough_to_click(window: Window) -> None:
+def test_run_marks_are_large_enough_to_click(window: BrowserWindow) -> None:
     for path, mark in [
         ("/admin/smoke", "a.mark"),
         ("/admin/triggers", ".trigger-runs a"),
@@ -29,14 +29,14 @@ def test_run_marks_are_large_enough_to_click(window: Window) -> None:
     [("/admin/tokens", 1280), ("/admin/tokens", 390), ("/admin/smoke/runs", 390)],
 )
 def test_lists_fit_without_scrolling(
-    opened: Callable[..., Window], path: str, width: int
+    open_window: Callable[..., BrowserWindow], path: str, width: int
 ) -> None:
-    frame = opened(width=width).open(path).locator("#studio .frame").first
+    frame = open_window(width=width).open(path).locator("#studio .frame").first
     assert frame.evaluate("it => it.scrollWidth - it.clientWidth") <= 1
 
 
-def test_truncated_text_is_shown_on_hover(window: Window) -> None:
+def test_truncated_text_is_shown_on_hover(window: BrowserWindow) -> None:
     page = window.open("/admin/tasks?state=queued")
-    cut = page.locator("td.clip").first
-    cut.hover()
-    assert cut.get_attribute("title") == " ".join(cut.text_content().split())
+    cell = page.locator("td.clip").first
+    cell.hover()
+    assert cell.get_attribute("title") == " ".join(cell.text_content().split())

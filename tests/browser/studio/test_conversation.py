@@ -1,18 +1,22 @@
-"""The page of a conversation links to the trace of each turn."""
+"""A conversation shows the trace of each turn, and links to the turn."""
 
-from tests.browser.theatre import Theatre
-from tests.browser.window import Window
+from tests.browser.harness.browser_window import BrowserWindow
+from tests.browser.harness.demo_server import DemoServer
 
 
-def test_conversation_message_links_to_its_turn(window: Window, stage: Theatre) -> None:
-    user = next(user for user in stage.get("/admin/users")["data"] if user["turns"] > 9)
+def test_conversation_message_links_to_its_turn(
+    window: BrowserWindow, demo_server: DemoServer
+) -> None:
+    user = next(
+        user for user in demo_server.get("/admin/users")["data"] if user["turns"] > 9
+    )
     page = window.open(f"/admin/users/{user['id']}")
     trace = page.locator("details.trace").last
     assert trace.locator(".tree").count() == 0
     trace.locator(":scope > summary").click()
-    called = trace.locator(".tree li summary").first
-    called.wait_for()
-    called.click()
+    call = trace.locator(".tree li summary").first
+    call.wait_for()
+    call.click()
     trace.get_by_text("Prompt").first.wait_for()
     trace.get_by_role("link", name="Open turn").click()
     page.locator("h1", has_text="Turn ").wait_for()
@@ -21,4 +25,3 @@ def test_conversation_message_links_to_its_turn(window: Window, stage: Theatre) 
     assert window.path == f"/admin/users/{user['id']}"
     window.link("Scores").click()
     page.locator("h1", has_text="Scores").wait_for()
-    assert window.harms == []

@@ -1,10 +1,10 @@
-"""An agent is made, changed, disabled and reset, and clients see it at once."""
+"""Agents: create, edit, disable and reset. Changes apply to clients at once."""
 
 import openai
 import pytest
 
-from tests.browser.theatre import SAID, Theatre
-from tests.browser.window import Window
+from tests.browser.harness.browser_window import BrowserWindow
+from tests.browser.harness.demo_server import REPLY, DemoServer
 from tests.processes.conftest import until
 
 USHER = """\
@@ -21,19 +21,19 @@ def ask(client: openai.OpenAI, agent: str) -> str | None:
     return reply.choices[0].message.content
 
 
-def preamble_of_last(stage: Theatre) -> str:
-    """Return the instructions of the last request for a reply."""
-    asked = [
+def last_preamble(demo_server: DemoServer) -> str:
+    """Return the system message of the last question from `ask`."""
+    preambles = [
         body["messages"][0]["content"]
-        for body in stage.fake.bodies
-        # A fact extracted from it later quotes it.
+        for body in demo_server.fake.bodies
+        # Requests of the fact extraction quote the question.
         if body["messages"][-1]["content"] == "Where do we sit?"
     ]
-    return asked[-1]
+    return preambles[-1]
 
 
-def write(window: Window, yaml: str) -> None:
-    """Put a text into the form, whatever makes an editor of it."""
+def save_yaml(window: BrowserWindow, yaml: str) -> None:
+    """Replace the text of the form, with or without the YAML editor, and save."""
     window.page.locator(".yaml-editor, textarea[name=yaml]").first.wait_for()
     window.page.evaluate(
         """(yaml) => {
@@ -47,59 +47,59 @@ def write(window: Window, yaml: str) -> None:
 
 
 def test_agent_can_be_created_and_used(
-    window: Window, stage: Theatre, client: openai.OpenAI
+    window: BrowserWindow, demo_server: DemoServer, client: openai.OpenAI
 ) -> None:
     page = window.open("/admin/agents")
     window.link("New agent").click()
-    write(window, USHER)
-    window.said("Agent 'usher' created")
+    save_yaml(window, USHER)
+    window.wait_for_text("Agent 'usher' created")
     assert window.path == "/admin/agents/usher"
 
     window.link("Chat").click()
     page.get_by_label("Message").fill("Where do we sit?")
     page.keyboard.press("Enter")
-    page.locator(".bubble.is-assistant", has_text=SAID).wait_for()
+    page.locator(".bubble.is-assistant", has_text=REPLY).wait_for()
     page.locator("#tree").get_by_text("gpt-4o-mini").first.wait_for()
 
-    assert ask(client, "usher") == SAID
-    assert "You show people to their seats." in preamble_of_last(stage)
+    assert ask(client, "usher") == REPLY
+    assert "You show people to their seats." in last_preamble(demo_server)
 
 
 def test_agent_can_be_changed_disabled_and_reset(
-    window: Window, stage: Theatre, client: openai.OpenAI
+    window: BrowserWindow, demo_server: DemoServer, client: openai.OpenAI
 ) -> None:
     page = window.open("/admin/agents/stagehand")
     label = page.locator("h1 .badge")
     assert label.inner_text() == "yaml"
     window.link("Edit").click()
     text = page.locator("textarea[name=yaml]").input_value()
-    write(window, text.replace("Be brief", "Be briefer"))
-    window.said("Agent 'stagehand' saved")
+    save_yaml(window, text.replace("Be brief", "Be briefer"))
+    window.wait_for_text("Agent 'stagehand' saved")
     assert label.inner_text() == "override"
     assert page.locator(".stack", has_text="Be briefer").count()
     ask(client, "stagehand")
-    assert "Be briefer" in preamble_of_last(stage)
+    assert "Be briefer" in last_preamble(demo_server)
 
     window.button("Disable").click()
-    window.said("Agent 'stagehand' disabled")
+    window.wait_for_text("Agent 'stagehand' disabled")
     assert label.inner_text() == "tombstoned"
     with pytest.raises(openai.NotFoundError):
         ask(client, "stagehand")
 
     window.button("Reset to YAML").click()
-    window.said("Agent 'stagehand' reset to the file's value")
+    window.wait_for_text("Agent 'stagehand' reset to the file's value")
     assert label.inner_text() == "yaml"
-    assert window.questions == ["Disable 'stagehand'?"]
+    assert window.confirmations == ["Disable 'stagehand'?"]
     until(lambda: "stagehand" in [model.id for model in client.models.list()])
     ask(client, "stagehand")
-    assert "Be brief" in preamble_of_last(stage)
+    assert "Be brief" in last_preamble(demo_server)
 
 
-def test_refused_form_keeps_the_typed_text(window: Window) -> None:
+def test_invalid_form_keeps_the_typed_text(window: BrowserWindow) -> None:
     page = window.open("/admin/agents/new")
-    write(window, USHER.replace("usher", "porter").replace("openai", "nobody"))
-    refused = page.locator(".notice[role=alert]")
-    refused.wait_for()
-    assert "nobody" in refused.inner_text()
+    save_yaml(window, USHER.replace("usher", "porter").replace("openai", "nobody"))
+    error = page.locator(".notice[role=alert]")
+    error.wait_for()
+    assert "nobody" in error.inner_text()
     assert "name: porter" in page.locator("textarea[name=yaml]").input_value()
-    window.expects(422)
+    window.ignore_status(422)

@@ -1,17 +1,21 @@
 """Facts can be added and searched, and users erased."""
 
-from tests.browser.theatre import Theatre
-from tests.browser.window import Window
+from tests.browser.harness.browser_window import BrowserWindow
+from tests.browser.harness.demo_server import DemoServer
 
 
-def test_fact_can_be_found_and_a_user_erased(window: Window, stage: Theatre) -> None:
-    user = next(user for user in stage.get("/admin/users")["data"] if user["facts"])
+def test_fact_can_be_found_and_user_erased(
+    window: BrowserWindow, demo_server: DemoServer
+) -> None:
+    user = next(
+        user for user in demo_server.get("/admin/users")["data"] if user["facts"]
+    )
     page = window.open("/admin/users")
     page.locator(f"a[href='/admin/users/{user['id']}']").first.click()
     window.link("Memory").click()
     page.locator("textarea[name=content]").fill("Has a season ticket for the balcony.")
     window.button("Add fact").click()
-    window.said("Has a season ticket for the balcony.")
+    window.wait_for_text("Has a season ticket for the balcony.")
 
     page.get_by_label("Search memory").fill("season ticket balcony")
     window.button("Search").click()
@@ -21,8 +25,8 @@ def test_fact_can_be_found_and_a_user_erased(window: Window, stage: Theatre) -> 
     window.link("Erase…").click()
     page.locator("table", has_text="Rows").wait_for()
     window.button("Erase permanently").click()
-    window.said("rased")
-    response = stage.http.get(f"/admin/users/{user['id']}")
+    window.wait_for_text("rased")
+    response = demo_server.http.get(f"/admin/users/{user['id']}")
     assert response.status_code == 404
     window.open("/admin/users")
     assert user["id"] not in page.content()

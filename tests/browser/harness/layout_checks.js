@@ -1,38 +1,38 @@
-// What is seen of a page, for tests/browser/looking.py.
-window.looking = {
-  // Notes from now on what gets the focus, and what of it does not show.
-  walk() {
-    const look = (element) => {
+// Layout checks for layout_checks.py.
+window.layoutChecks = {
+  // Record each element that receives the focus, and whether its style then changes.
+  recordFocus() {
+    const appearance = (element) => {
       const style = getComputedStyle(element);
       const ring = style.outlineStyle === "none" ? "" : style.outlineWidth + style.outlineColor;
       return [ring, style.boxShadow, style.borderColor, style.backgroundColor].join();
     };
-    const name = (element) => [element.tagName, element.name || element.href || "",
+    const describe = (element) => [element.tagName, element.name || element.href || "",
       (element.innerText || element.ariaLabel || "").trim().slice(0, 40)].join(" ").trim();
-    window.walked = { reached: new Set(), unseen: [], over: false };
-    let last = null, seen = null;
+    window.focusRecord = { reached: new Set(), unmarked: [], isComplete: false };
+    let last = null, focusedAppearance = null;
     document.addEventListener("focusin", ({ target }) => {
-      if (last && look(last) === seen) walked.unseen.push(name(last));
-      if (walked.reached.has(target)) walked.over = true;
-      walked.reached.add(target);
-      [last, seen] = [target, look(target)];
+      if (last && appearance(last) === focusedAppearance) focusRecord.unmarked.push(describe(last));
+      if (focusRecord.reached.has(target)) focusRecord.isComplete = true;
+      focusRecord.reached.add(target);
+      [last, focusedAppearance] = [target, appearance(target)];
     });
   },
 
-  // What a mouse can use and the walk has not come by.
-  leftOut() {
-    const ways = "a[href], button, input:not([type=hidden]), select, textarea, summary";
-    return [...document.querySelectorAll("#studio :is(" + ways + ")")]
+  // Return visible controls that have not received the focus.
+  unreachedControls() {
+    const controls = "a[href], button, input:not([type=hidden]), select, textarea, summary";
+    return [...document.querySelectorAll("#studio :is(" + controls + ")")]
       .filter((element) => element.checkVisibility() && !element.disabled)
-      .filter((element) => element.tabIndex >= 0 && !walked.reached.has(element))
+      .filter((element) => element.tabIndex >= 0 && !focusRecord.reached.has(element))
       .map((element) => element.outerHTML.slice(0, 100));
   },
 
-  // Texts that do not stand out from what is behind them, by WCAG's measure.
-  faint() {
+  // Return texts below WCAG's contrast ratio of 4.5, or 3 if they are large.
+  lowContrastTexts() {
     const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 });
     const paint = canvas.getContext("2d", { willReadFrequently: true });
-    const over = (colours) => {
+    const blend = (colours) => {
       paint.clearRect(0, 0, 1, 1);
       for (const colour of colours) {
         paint.fillStyle = colour;
@@ -40,35 +40,35 @@ window.looking = {
       }
       return [...paint.getImageData(0, 0, 1, 1).data];
     };
-    const light = ([r, g, b]) => {
+    const luminance = ([r, g, b]) => {
       const [x, y, z] = [r, g, b].map((v) => v / 255)
         .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
       return 0.2126 * x + 0.7152 * y + 0.0722 * z;
     };
-    const behind = (element) => {
+    const backgrounds = (element) => {
       const colours = [];
       for (let at = element; at; at = at.parentElement) {
         colours.unshift(getComputedStyle(at).backgroundColor);
-        if (over([colours[0]])[3] === 255) break;
+        if (blend([colours[0]])[3] === 255) break;
       }
       return ["white", ...colours];
     };
-    const faint = new Set();
+    const texts = new Set();
     const root = document.getElementById("studio") ?? document.querySelector("main, #content") ?? document.body;
-    const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-    for (let node; (node = walk.nextNode()); ) {
+    const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walker.nextNode()); ) {
       const element = node.parentElement;
       if (!node.data.trim() || !element.checkVisibility({ opacityProperty: true })) continue;
       if (element.closest("svg, canvas, .sr, .ace_editor, [aria-hidden=true], :disabled")) continue;
       const style = getComputedStyle(element);
-      const back = behind(element);
-      const [a, b] = [light(over(back)), light(over([...back, style.color]))];
+      const layers = backgrounds(element);
+      const [a, b] = [luminance(blend(layers)), luminance(blend([...layers, style.color]))];
       const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-      const enough = parseFloat(style.fontSize) >= 24 ? 3 : 4.5;
-      if (ratio < enough - 0.05)
-        faint.add(`${ratio.toFixed(1)} ${element.tagName}.${element.className} ${node.data.trim().slice(0, 30)}`);
+      const required = parseFloat(style.fontSize) >= 24 ? 3 : 4.5;
+      if (ratio < required - 0.05)
+        texts.add(`${ratio.toFixed(1)} ${element.tagName}.${element.className} ${node.data.trim().slice(0, 30)}`);
     }
-    return [...faint].slice(0, 8);
+    return [...texts].slice(0, 8);
   },
 
   isDark() {

@@ -1,11 +1,10 @@
-"""Keys and choices are completed by the schema, wherever one types."""
+"""The YAML editor completes keys and values by the schema, and indents new lines."""
 
 from typing import Any
 
 import pytest
 
-from tests.browser.theatre import Theatre
-from tests.browser.window import Window
+from tests.browser.harness.browser_window import BrowserWindow
 
 CASES = [
     ("", "|", {"agents", "providers", "studio"}, set()),
@@ -34,8 +33,8 @@ CASES = [
     ("agents/0", "name: a\n|", {"model"}, {"name"}),
     ("agents/0", "name: a\nreasoning_effort: |", {"low", "high"}, set()),
 ]
-IN_A_TEXT = "agents:\n  - name: a\n    preamble: >\n      Say: x\n      mod@"
-HASTE = """() => {
+BLOCK_SCALAR = "agents:\n  - name: a\n    preamble: >\n      Say: x\n      mod@"
+INSERT_MATCH = """() => {
   const { editor } = document.querySelector("[data-yaml-editor]");
   editor.execCommand("insertstring", "na");
   editor.completer.insertMatch();
@@ -63,17 +62,17 @@ NEXT_LINES = {
     "# note:": "",
     "'a: b':": "  ",
 }
-"""What is written, and what the line after it begins with."""
+"""Indentation of the line that Enter adds after a text."""
 IS_YAML = """() => {
   const editor = document.querySelector("[data-yaml-editor]")?.editor;
   return editor?.session.getMode().$id === "ace/mode/yaml";
 }"""
-WRITE = """(text) => {
+SET_TEXT = """(text) => {
   document.querySelector("[data-yaml-editor]").editor.setValue(text, 1);
 }"""
 TEXT = """() => document.querySelector("[data-yaml-editor]").editor.getValue()"""
 LAST_LINE = f"() => ({TEXT})().split('\\n').at(-1)"
-TYPED = """\
+EXPECTED_TEXT = """\
 telemetry:
   fmt:
     enabled: true
@@ -84,45 +83,47 @@ agents:
       - two
     preamble: |
       Be brief."""
-ASK = """([schema, at, text]) => {
+COMPLETIONS = """([schema, path, text]) => {
   const before = text.slice(0, text.indexOf("@")).split("\\n");
-  const steps = at === "" ? [] : at.split("/").map((s) => (/^\\d+$/.test(s) ? +s : s));
+  const steps = path === "" ? [] : path.split("/");
+  const keys = steps.map((step) => (/^\\d+$/.test(step) ? +step : step));
   return window.studioYaml.completions(
-    schema, steps, text.replace("@", "").split("\\n"),
+    schema, keys, text.replace("@", "").split("\\n"),
     before.length - 1, before.at(-1).length,
   ).map((it) => it.caption);
 }"""
 
 
 @pytest.fixture
-def asked(window: Window, stage: Theatre):
+def completions(window: BrowserWindow):
+    """Return the completions at `@` in a text; the path is of the edited section."""
     page = window.open("/admin/config/edit")
     page.wait_for_function("window.studioYaml !== undefined")
     schema = page.evaluate("() => window.studio.call('/admin/config/schema')")
-    return lambda at, text: set(page.evaluate(ASK, [schema, at, text]))
+    return lambda path, text: set(page.evaluate(COMPLETIONS, [schema, path, text]))
 
 
-def begin(page: Any, text: str) -> None:
-    """Have the editor hold a text, and the cursor stand at its end."""
-    # Before that the editor completes nothing.
+def set_text(page: Any, text: str) -> None:
+    """Replace the editor's text; the cursor is at its end."""
+    # Completion starts with the YAML mode.
     page.wait_for_function(IS_YAML)
     page.locator(".ace_content").click()
-    page.evaluate(WRITE, text)
+    page.evaluate(SET_TEXT, text)
 
 
-def test_completion_offers_exactly_the_valid_keys(asked):
-    wrong = {}
-    for at, text, offered, withheld in CASES:
-        found = asked(at, "@".join(text.rsplit("|", 1)))
-        if not offered <= found or withheld & found:
-            wrong[at, text] = (offered - found, withheld & found)
-    assert wrong == {}
-    assert asked("", IN_A_TEXT) == set()
+def test_completion_offers_only_valid_keys(completions):
+    failures = {}
+    for path, text, expected, unexpected in CASES:
+        offered = completions(path, "@".join(text.rsplit("|", 1)))
+        if not expected <= offered or unexpected & offered:
+            failures[path, text] = (expected - offered, unexpected & offered)
+    assert failures == {}
+    assert completions("", BLOCK_SCALAR) == set()
 
 
-def test_completion_opens_while_typing(window: Window, stage: Theatre) -> None:
+def test_completion_opens_while_typing(window: BrowserWindow) -> None:
     page = window.open("/admin/telemetry")
-    begin(page, "sqlite: {}\n")
+    set_text(page, "sqlite: {}\n")
     page.keyboard.type("fmt:\nena")
     page.locator(".ace_autocomplete .ace_line", has_text="enabled").first.wait_for()
     page.keyboard.press("Enter")
@@ -133,32 +134,30 @@ def test_completion_opens_while_typing(window: Window, stage: Theatre) -> None:
     assert problem.count() == 1
 
 
-def test_completion_opens_once_the_schema_has_loaded(
-    window: Window, stage: Theatre
-) -> None:
-    asked: list[Any] = []
-    window.page.route("**/admin/config/schema", lambda it: asked.append(it))
+def test_completion_opens_once_the_schema_has_loaded(window: BrowserWindow) -> None:
+    routes: list[Any] = []
+    window.page.route("**/admin/config/schema", lambda route: routes.append(route))
     page = window.open("/admin/telemetry")
-    begin(page, "sqlite:\n  ")
+    set_text(page, "sqlite:\n  ")
     page.keyboard.type("ena")
-    (schema,) = asked
-    offered = page.locator(".ace_autocomplete .ace_line", has_text="enabled").first
-    assert not offered.is_visible()
+    (schema,) = routes
+    option = page.locator(".ace_autocomplete .ace_line", has_text="enabled").first
+    assert not option.is_visible()
     schema.continue_()
-    offered.wait_for()
+    option.wait_for()
 
 
 def test_completion_inserts_the_chosen_entry_while_typing(
-    window: Window, stage: Theatre
+    window: BrowserWindow,
 ) -> None:
     page = window.open("/admin/telemetry")
-    begin(page, "sqlite:\n  ")
+    set_text(page, "sqlite:\n  ")
     page.keyboard.type("e")
     page.locator(".ace_autocomplete .ace_line", has_text="enabled").first.wait_for()
-    assert page.evaluate(HASTE) == "enabled:"
+    assert page.evaluate(INSERT_MATCH) == "enabled:"
 
 
-def test_unsaved_text_asks_before_leaving(window: Window, stage: Theatre) -> None:
+def test_unsaved_text_asks_before_leaving_the_page(window: BrowserWindow) -> None:
     page = window.open("/admin/telemetry")
     page.locator(".ace_content").click()
     page.keyboard.type("# mine")
@@ -171,20 +170,20 @@ def test_unsaved_text_asks_before_leaving(window: Window, stage: Theatre) -> Non
     assert kinds == ["beforeunload"]
 
 
-def test_new_line_is_indented_for_yaml(window: Window, stage: Theatre) -> None:
+def test_new_line_is_indented_for_yaml(window: BrowserWindow) -> None:
     page = window.open("/admin/agents/new")
-    begin(page, "")
-    found = {}
+    set_text(page, "")
+    indentations = {}
     for text in NEXT_LINES:
-        page.evaluate(WRITE, text)
+        page.evaluate(SET_TEXT, text)
         page.keyboard.press("Enter")
-        found[text] = page.evaluate(LAST_LINE)
-    assert found == NEXT_LINES
+        indentations[text] = page.evaluate(LAST_LINE)
+    assert indentations == NEXT_LINES
 
 
-def test_yaml_entries_need_no_typed_indentation(window: Window, stage: Theatre) -> None:
+def test_yaml_entries_need_no_typed_indentation(window: BrowserWindow) -> None:
     page = window.open("/admin/config/edit")
-    begin(page, "")
+    set_text(page, "")
     for line in ("telemetry:", "fmt:", "enabled: true"):
         page.keyboard.type(line)
         page.keyboard.press("Enter")
@@ -197,4 +196,4 @@ def test_yaml_entries_need_no_typed_indentation(window: Window, stage: Theatre) 
     page.keyboard.type("preamble: |")
     page.keyboard.press("Enter")
     page.keyboard.type("Be brief.")
-    assert page.evaluate(TEXT) == TYPED
+    assert page.evaluate(TEXT) == EXPECTED_TEXT

@@ -1,0 +1,1 @@
+"""The demo server, the browser window, and checks of what it renders."""
