@@ -114,7 +114,7 @@ def hourly_charts(hours: Sequence[HourStats]) -> list[BarChart]:
             lambda each: each.p95_seconds or 0,
             describe_value=_time_label,
             dark=lambda each: each.p50_seconds or 0,
-            format_peak=lambda peak: f"{seconds(peak)}; p95 (light) and median (dark)",
+            format_peak=lambda peak: f"{seconds(peak)} (p95); dark: median",
         ),
     ]
 
