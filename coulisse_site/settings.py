@@ -323,7 +323,7 @@ LOGGING = {
         "query_string": {"()": "gateway.asgi.access_log.QueryStringFilter"},
         "switch": {
             "()": "telemetry.log_output.logs.LogSwitch",
-            "is_wanted": "telemetry.log_output.log_switch.is_enabled",
+            "is_enabled": "telemetry.log_output.log_switch.is_enabled",
         },
     },
     "handlers": {

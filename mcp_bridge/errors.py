@@ -6,7 +6,7 @@ Upstream
     │   └── StillConnecting  not yet open; slower than the caller's timeout
     ├── ServerGone         the session ended: a crash, a broken connection
     ├── ServerSlow         a call took longer than `timeout_seconds`
-    ├── ServerReplyInvalid a malformed answer, or one over the size limit
+    ├── ServerReplyInvalid a malformed response, or one over the size limit
     ├── CallRefused        the server refused the call
     ├── ToolFailed         the tool ran and reported a failure
     └── SignInNeeded       the user must sign in to the server, or sign in again
@@ -68,7 +68,7 @@ class ServerSlow(ServerFailed):
 
 
 class ServerReplyInvalid(ServerFailed):
-    """The MCP server's answer is malformed."""
+    """The MCP server's response is malformed."""
 
     code = "mcp_server_reply_invalid"
 

@@ -148,8 +148,8 @@ def _is_mounted(target: Path) -> bool:
         rows = MOUNTS.read_text().splitlines()
     except OSError:
         return False
-    places = (row.split(" ")[4].encode().decode("unicode_escape") for row in rows)
-    return str(target) in places
+    mount_points = (row.split(" ")[4].encode().decode("unicode_escape") for row in rows)
+    return str(target) in mount_points
 
 
 def _write_in_place(target: Path, content: bytes, before: bytes | None) -> None:

@@ -25,9 +25,9 @@ def add_subcommands(
         dest="what", metavar="COMMAND", required=is_required
     )
 
-    def add(name: str, what: str) -> argparse.ArgumentParser:
+    def add(name: str, help_text: str) -> argparse.ArgumentParser:
         subparser: argparse.ArgumentParser = subparsers.add_parser(
-            name, help=what, description=what, allow_abbrev=False
+            name, help=help_text, description=help_text, allow_abbrev=False
         )
         add_option(subparser)
         return subparser

@@ -47,7 +47,7 @@ def from_exception(
 ) -> ServerFailed:
     """Return the error for a failure that does not end the session."""
     if outcome.is_too_large:
-        size = http_client.MAX_ANSWER_BYTES // 1024**2
+        size = http_client.MAX_RESPONSE_BYTES // 1024**2
         return server_error(
             ServerReplyInvalid, target, f"answered with more than {size} MB"
         )
@@ -57,7 +57,7 @@ def from_exception(
     if isinstance(exc, MCPError) and not exc.message.startswith(UNREADABLE_PREFIX):
         return _call_refused(exc, target)
     if isinstance(exc, MCPError | ValidationError):
-        return server_error(ServerReplyInvalid, target, "sent a malformed answer")
+        return server_error(ServerReplyInvalid, target, "sent a malformed response")
     logger.warning("mcp server '%s': %r", target.name, exc)
     return server_error(ServerReplyInvalid, target, "violated the protocol")
 

@@ -24,7 +24,7 @@ EXTRA_READ_SECONDS = 5.0
 """The connection's extra wait beyond a call's timeout, which expires first."""
 CLOSE_SECONDS = 2.0
 
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 
 LONG_LIVED_METHOD = "subscriptions/listen"
 
@@ -50,7 +50,7 @@ class ResponseTooLarge(httpx2.StreamError):
     """A response is over the size limit."""
 
     def __init__(self) -> None:
-        super().__init__("the answer is too large")
+        super().__init__("the response is too large")
 
 
 class ResponseBroken(httpx2.StreamError):
@@ -187,14 +187,14 @@ class McpHttpClient(httpx2.AsyncClient):
     async def _limit_response(self, response: httpx2.Response) -> None:
         """Limit each response, also those that only `BearerAuth` sees."""
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise ResponseCompressed("the answer is compressed")
+            raise ResponseCompressed("the response is compressed")
         request, is_refusal = response.request, response.status_code >= 400
         is_endless = _is_long_lived(request) and not is_refusal
         is_sse_stream = self._is_sse and request.method == "GET" and not is_refusal
         if isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = _LimitedStream(
                 response.stream,
-                limit=None if is_endless else MAX_ANSWER_BYTES,
+                limit=None if is_endless else MAX_RESPONSE_BYTES,
                 outcome=http_outcome.get(),
                 on_end=self._on_lost if is_sse_stream else None,
             )
@@ -267,7 +267,7 @@ def _describe_error(exc: Exception) -> str:
         case TokenNotRenewed():
             return "refused the user's token, which could not be renewed"
         case ResponseCompressed():
-            return "sent a compressed answer, which is not supported"
+            return "sent a compressed response, which is not supported"
         case httpx2.ConnectTimeout():
             return "did not accept the connection in time"
         case httpx2.ConnectError():

@@ -219,7 +219,7 @@ class _StderrLog:
         if self._last_lines and not self.is_answering:
             lines = "\n  ".join(self._last_lines)
             logger.warning(
-                "mcp server '%s' exited without an answer; its last lines:\n  %s",
+                "mcp server '%s' exited without a response; its last lines:\n  %s",
                 self._name,
                 lines,
                 extra={"has_lines": True},

@@ -41,7 +41,7 @@ async def _open_http(
     async with (
         client,
         streamable_http_client(
-            url, http_client=client, max_sse_event_size=http_client.MAX_ANSWER_BYTES
+            url, http_client=client, max_sse_event_size=http_client.MAX_RESPONSE_BYTES
         ) as streams,
     ):
         yield streams

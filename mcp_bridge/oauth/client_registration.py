@@ -176,13 +176,13 @@ class ClientRegistry:
         )
 
     async def _check_stored(
-        self, found: StoredClient | None
+        self, stored: StoredClient | None
     ) -> RegisteredClient | None:
         """Return a registration if it is readable and its provider knows it."""
         client = (
             None
-            if found is None
-            else decrypt_client(found, secret_keys.load_keys().cipher)
+            if stored is None
+            else decrypt_client(stored, secret_keys.load_keys().cipher)
         )
         if client is None or client.row is None:
             return None
@@ -238,9 +238,9 @@ def _configured_client(
 ) -> RegisteredClient:
     """Return the client in the YAML; raises `AuthServerReplyInvalid`."""
     authorization_url, token_url = oauth.authorization_url or "", oauth.token_url or ""
-    for place in (authorization_url, token_url):
+    for url in (authorization_url, token_url):
         # The operator chose the URL, so this machine is allowed.
-        check_secret_url(name, place, near=place)
+        check_secret_url(name, url, near=url)
     secret = oauth.client_secret
     return RegisteredClient(
         server=name,

@@ -113,16 +113,16 @@ def _parse_response(
     """Return the vectors, and the API's token count."""
     if payload.get("error"):
         raise error_mapping.from_error_object(source, payload)
-    found = payload["data"]
-    if len(found) != count:
+    vectors = payload["data"]
+    if len(vectors) != count:
         raise error_mapping.malformed_reply(
-            source, f"has {len(found)} vectors for {count} texts"
+            source, f"has {len(vectors)} vectors for {count} texts"
         )
     rows = np.zeros((count, dimensions), dtype=np.float32)
-    places = [item.get("index", number) for number, item in enumerate(found)]
-    if sorted(places) != list(range(count)):
+    indexes = [item.get("index", number) for number, item in enumerate(vectors)]
+    if sorted(indexes) != list(range(count)):
         raise error_mapping.malformed_reply(source, "has vectors without a valid index")
-    for place, item in zip(places, found, strict=True):
+    for index, item in zip(indexes, vectors, strict=True):
         vector = _parse_vector(item["embedding"])
         if vector.shape != (dimensions,):
             raise error_mapping.malformed_reply(
@@ -130,7 +130,7 @@ def _parse_response(
                 f"has vectors of {vector.size} dimensions, not {dimensions}",
                 detail="check the model and embed_with.dims",
             )
-        rows[place] = vector
+        rows[index] = vector
     if not np.isfinite(rows).all():
         raise error_mapping.malformed_reply(
             source, "has vectors with non-finite numbers"

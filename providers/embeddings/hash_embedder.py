@@ -114,8 +114,8 @@ def embed_texts(texts: Sequence[str], dimensions: int) -> Rows:
     """Return a row for each text, not normalized; without words it is zero."""
     rows = np.zeros((len(texts), dimensions), dtype=np.float32)
     for row, text in zip(rows, texts, strict=True):
-        for place, weight in _weighted_dimensions(text, dimensions):
-            row[place] += weight
+        for dimension, weight in _weighted_dimensions(text, dimensions):
+            row[dimension] += weight
     return rows
 
 
@@ -123,11 +123,11 @@ def tokenize(text: str) -> Iterator[str]:
     """Return the words of a text, or character pairs in scripts without spaces."""
     folded = unicodedata.normalize("NFKC", text[:MAX_CHARS]).casefold()
     for match in TOKEN.finditer(folded):
-        found = match.group()
-        if match["run"] is None or len(found) == 1:
-            yield found
+        word = match.group()
+        if match["run"] is None or len(word) == 1:
+            yield word
         else:
-            yield from map("".join, itertools.pairwise(found))
+            yield from map("".join, itertools.pairwise(word))
 
 
 def _weighted_dimensions(text: str, dimensions: int) -> Iterator[tuple[int, float]]:

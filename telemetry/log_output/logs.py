@@ -24,21 +24,21 @@ logger = logging.getLogger(__name__)
 class LogSwitch(logging.Filter):
     """Filters records by the switch in the YAML."""
 
-    def __init__(self, is_wanted: str) -> None:
+    def __init__(self, is_enabled: str) -> None:
         """Takes the path of a function that decides by level; it is imported on first
         use.
         """
         super().__init__()
-        self._path = is_wanted
-        self._is_wanted: Callable[[int], bool] | None = None
+        self._path = is_enabled
+        self._is_enabled: Callable[[int], bool] | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a record is written."""
         # On any error the record is written, so that no line is lost.
         with suppress(Exception):
-            if self._is_wanted is None:
-                self._is_wanted = import_string(self._path)
-            return self._is_wanted(record.levelno)
+            if self._is_enabled is None:
+                self._is_enabled = import_string(self._path)
+            return self._is_enabled(record.levelno)
         return True
 
 

@@ -130,4 +130,4 @@ def notes(
     begin = "no turn is recorded"
     if oldest is not None:
         begin = f"the oldest one began {oldest:%Y-%m-%d %H:%M} UTC"
-    yield f"turns are kept for {days} days (telemetry.sqlite.keep_days): {begin}"
+    yield f"turns are stored for {days} days (telemetry.sqlite.keep_days): {begin}"

@@ -106,9 +106,9 @@ def summarize_since(at: datetime, now: datetime) -> ActivitySummary:
     )
     summary.users, summary.shadow_runs = counts["users"], counts["shadow_runs"]
     judges = Expense.objects.filter(spent_at__gte=at).aggregate(
-        known=Sum("cost_micro_usd"), unpriced=Count("id", filter=Q(cost_micro_usd=None))
+        cost=Sum("cost_micro_usd"), unpriced=Count("id", filter=Q(cost_micro_usd=None))
     )
-    summary.judges_micro_usd = int(judges["known"] or 0)
+    summary.judges_micro_usd = int(judges["cost"] or 0)
     summary.judges_unpriced = judges["unpriced"]
     return summary
 

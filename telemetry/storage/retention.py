@@ -26,7 +26,7 @@ def delete_expired(now: datetime) -> int:
     """Delete the turns that began more than `keep_days` ago; return how many.
 
     Also runs while recording is off, for turns recorded before. Expenses of judges are
-    kept for as long.
+    deleted after the same time.
     """
     keep_days = live.current().get(TELEMETRY).sqlite.keep_days
     if keep_days is None:

@@ -149,8 +149,12 @@ async def test_fifty_parallel_calls_succeed(url, pool, no_leaks):
         ("empty", CallRefused, "202"),
         ("html", CallRefused, "Unexpected content type: text/html"),
         ("huge", ServerReplyInvalid, "answered with more than 16 MB"),
-        ("json", ServerReplyInvalid, "sent a malformed answer"),
-        ("packed", ServerGone, "'it' sent a compressed answer, which is not supported"),
+        ("json", ServerReplyInvalid, "sent a malformed response"),
+        (
+            "packed",
+            ServerGone,
+            "'it' sent a compressed response, which is not supported",
+        ),
         (
             "redirect",
             CallRefused,

@@ -177,7 +177,7 @@ async def test_invalid_output_lines_are_ignored(pool, caplog):
         ("fail", ToolFailed, "^the oven is cold$"),
         ("overload", CallRefused, "'it' refused the call: come back later"),
         ("refuse", CallRefused, "'it' refused the call: text must be short"),
-        ("wrong", ServerReplyInvalid, "'it' sent a malformed answer"),
+        ("wrong", ServerReplyInvalid, "'it' sent a malformed response"),
     ],
 )
 async def test_tool_error_keeps_the_session(pool, tool, error, message):

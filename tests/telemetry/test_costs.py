@@ -352,8 +352,8 @@ def test_note_names_the_oldest_record(file):
     file.write_text(YAML % 30)
     _, notes = run(file, "--since", "1970-01-01")
     assert notes == [
-        "turns are kept for 30 days (telemetry.sqlite.keep_days): the oldest one began "
-        "1970-01-02 00:00 UTC"
+        "turns are stored for 30 days (telemetry.sqlite.keep_days): the oldest one "
+        "began 1970-01-02 00:00 UTC"
     ]
 
 
@@ -361,7 +361,7 @@ def test_note_says_that_nothing_is_recorded():
     off = TelemetryConfig(sqlite=SqliteConfig(enabled=False, keep_days=7))
     assert [*spend_table.notes(THEN - 8 * DAY, None, off, THEN)] == [
         "turns are not recorded: telemetry.sqlite.enabled is false",
-        "turns are kept for 7 days (telemetry.sqlite.keep_days): no turn is recorded",
+        "turns are stored for 7 days (telemetry.sqlite.keep_days): no turn is recorded",
     ]
     assert [*spend_table.notes(THEN - 7 * DAY, None, TelemetryConfig(), THEN)] == []
 

@@ -46,8 +46,8 @@ class Command(ConfigCommand, DjangoCheck):
 
 
 def _problem_line(problem: Problem) -> str:
-    place = f"{problem.position}: " if problem.position else ""
-    return f"{place}({problem.code}) {problem.message}"
+    prefix = f"{problem.position}: " if problem.position else ""
+    return f"{prefix}({problem.code}) {problem.message}"
 
 
 def _override_lines(config: Config) -> Iterator[str]:
