@@ -11,7 +11,7 @@ class TriggerState(models.Model):
     name = models.CharField(max_length=255, primary_key=True)
     """The trigger's name in the YAML."""
     schedule = models.CharField(max_length=600, blank=True, default="")
-    """The expression and time zone of an armed cron; empty if it is not armed."""
+    """The expression and time zone of a scheduled cron; empty for others."""
     until = models.DateTimeField(null=True)
     """Ticks up to this time are processed."""
     run_count = models.BigIntegerField(default=0)

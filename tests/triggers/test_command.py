@@ -61,7 +61,7 @@ def test_list_shows_triggers_and_their_runs(configure: Configure, name: str):
         )
     )
     config = live.current()
-    cron_triggers.arm_triggers(config, NOON - timedelta(hours=1))
+    cron_triggers.schedule_triggers(config, NOON - timedelta(hours=1))
     for minutes in (0, 10):
         cron_triggers.run_due_triggers(config, NOON + timedelta(minutes=minutes))
     Task.objects.filter(origin=f"trigger:{name}").update(state="errored")

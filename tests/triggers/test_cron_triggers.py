@@ -33,7 +33,7 @@ def name() -> str:
 
 
 def arm(at: datetime = NOON) -> None:
-    cron_triggers.arm_triggers(live.current(), at)
+    cron_triggers.schedule_triggers(live.current(), at)
 
 
 def check(seconds: float) -> None:

@@ -77,7 +77,7 @@ def test_cron_runs_each_tick_and_notifies_the_workers(
     assert (len(ticks(name)), clock.notifications) == (2, 2)
 
 
-def test_armed_crons_are_logged(
+def test_scheduled_crons_are_logged(
     configure: Configure, name: str, clock: ManualClock, caplog
 ):
     caplog.set_level("INFO", "triggers.runs.run_log")
@@ -301,7 +301,7 @@ def test_tick_during_database_outage_runs_afterwards(
     assert ticks(name) == ["2026-03-02T12:01:00Z"]
 
     with monkeypatch.context() as patch:
-        patch.setattr(cron_triggers, "arm_triggers", fail_unavailable)
+        patch.setattr(cron_triggers, "schedule_triggers", fail_unavailable)
         with pytest.raises(DatabaseDown):
             clock.check(NOON, seconds=-3600)
     clock.check(NOON, seconds=-3599)

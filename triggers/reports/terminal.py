@@ -78,5 +78,5 @@ def as_json_without_runs(status: TriggerStatus) -> dict[str, Any]:
     }
 
 
-def _format_time(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S}"
+def _format_time(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%d %H:%M:%S}"

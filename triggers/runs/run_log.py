@@ -19,7 +19,7 @@ _skipping_triggers: set[str] = set()
 """Triggers whose latest event was skipped because a run was active."""
 
 
-def log_armed(trigger: CronTrigger, next_at: datetime | None) -> None:
+def log_scheduled(trigger: CronTrigger, next_at: datetime | None) -> None:
     """Log that a cron is scheduled."""
     _log(
         "cron trigger armed",
@@ -74,8 +74,8 @@ def log_clock_set_back(trigger: CronTrigger, until: datetime) -> None:
     )
 
 
-def _format_time(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+def _format_time(instant: datetime | None) -> str | None:
+    return None if instant is None else instant.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _log(

@@ -71,22 +71,22 @@ class CronSchedule:
         except CronSimError:
             return False
 
-    def after(self, moment: datetime) -> Iterator[datetime]:
-        """Yield the run times after a moment, in UTC."""
-        for tick in self._simulate(moment):
+    def after(self, instant: datetime) -> Iterator[datetime]:
+        """Yield the run times after an instant, in UTC."""
+        for tick in self._simulate(instant):
             # Times in the repeated hour are identified by their first occurrence.
-            if (at := tick.astimezone(UTC)) > moment:
+            if (at := tick.astimezone(UTC)) > instant:
                 yield at
 
-    def before(self, moment: datetime) -> Iterator[datetime]:
-        """Yield the run times up to and including a moment, latest first."""
-        for tick in self._simulate(moment.replace(microsecond=1), is_reverse=True):
-            if (at := tick.astimezone(UTC)) <= moment:
+    def before(self, instant: datetime) -> Iterator[datetime]:
+        """Yield the run times up to and including an instant, latest first."""
+        for tick in self._simulate(instant.replace(microsecond=1), is_reverse=True):
+            if (at := tick.astimezone(UTC)) <= instant:
                 yield at
 
-    def _simulate(self, moment: datetime, *, is_reverse: bool = False) -> CronSim:
+    def _simulate(self, instant: datetime, *, is_reverse: bool = False) -> CronSim:
         zone: tzinfo = UTC if self.time_zone == "UTC" else ZoneInfo(self.time_zone)
-        simulated = CronSim(self.expression, moment.astimezone(zone), is_reverse)
+        simulated = CronSim(self.expression, instant.astimezone(zone), is_reverse)
         if zone is not UTC and self._is_fixed:
             # The library does this by itself only for expressions without seconds.
             simulated.fixup_tz = zone

@@ -28,10 +28,11 @@ MAX_COUNTED = 10_000
 MAX_CAUGHT_UP = 100
 
 
-def arm_triggers(config: Config, now: datetime) -> None:
+def schedule_triggers(config: Config, now: datetime) -> None:
     """Start counting the ticks of new or changed crons from now on.
 
-    Crons that were armed before continue from their position, however much was missed.
+    Crons that are already scheduled continue from their position, however much was
+    missed.
     """
     triggers = {trigger.name: trigger for trigger in cron_triggers(config)}
     with transaction.atomic():
@@ -40,10 +41,10 @@ def arm_triggers(config: Config, now: datetime) -> None:
             schedule=""
         )
         for name in sorted(triggers):
-            _arm_trigger(triggers[name], now)
+            _schedule_trigger(triggers[name], now)
 
 
-def _arm_trigger(trigger: CronTrigger, now: datetime) -> None:
+def _schedule_trigger(trigger: CronTrigger, now: datetime) -> None:
     state = trigger_runs.lock_state(trigger.name)
     schedule = str(trigger.times)
     is_ahead = state.until is not None and state.until > now + CLOCK_SKEW

@@ -46,7 +46,7 @@ class TriggerScheduler:
         self._now = now
         self._has_run_boot_triggers = False
         self._config: Config | None = None
-        self._armed: dict[str, CronTrigger] | None = None
+        self._scheduled: dict[str, CronTrigger] | None = None
         self._ticks: dict[str, datetime] = {}
         """The due time of each cron."""
         self._checked_at: datetime | None = None
@@ -80,8 +80,8 @@ class TriggerScheduler:
         if now - self._heartbeat_at >= HEARTBEAT_INTERVAL:
             await database_executor.run_to_end(boot_triggers.record_heartbeat, now)
             self._heartbeat_at = now
-        if self._needs_arming(config, now):
-            await self._arm(config, now)
+        if self._needs_scheduling(config, now):
+            await self._schedule(config, now)
         due = [name for name, tick in self._ticks.items() if tick <= now]
         if due:
             self._notify_if_started(
@@ -96,28 +96,28 @@ class TriggerScheduler:
             if await database_executor.run_to_end(lease_recovery.recover_leases):
                 self._notify()
 
-    def _needs_arming(self, config: Config, now: datetime) -> bool:
+    def _needs_scheduling(self, config: Config, now: datetime) -> bool:
         """Return whether crons were edited or the machine's clock was set back."""
         before, self._checked_at = self._checked_at, now
         if before is not None and now < before - CLOCK_JUMP:
             self._is_set_back = True
-        if config is not self._config and self._armed == _by_name(config):
+        if config is not self._config and self._scheduled == _by_name(config):
             self._config = config
         return self._is_set_back or config is not self._config
 
-    async def _arm(self, config: Config, now: datetime) -> None:
-        await database_executor.run_to_end(cron_triggers.arm_triggers, config, now)
-        before, self._armed = self._armed or {}, _by_name(config)
+    async def _schedule(self, config: Config, now: datetime) -> None:
+        await database_executor.run_to_end(cron_triggers.schedule_triggers, config, now)
+        before, self._scheduled = self._scheduled or {}, _by_name(config)
         self._config, self._is_set_back = config, False
         # All are due at first, to process the ticks before this start.
-        self._ticks = dict.fromkeys(self._armed, now)
-        for name, trigger in self._armed.items():
+        self._ticks = dict.fromkeys(self._scheduled, now)
+        for name, trigger in self._scheduled.items():
             if before.get(name) != trigger:
-                run_log.log_armed(trigger, next(trigger.times.after(now), None))
+                run_log.log_scheduled(trigger, next(trigger.times.after(now), None))
 
     def _schedule_next(self, names: Iterable[str], now: datetime) -> None:
         for name in names:
-            tick = next((self._armed or {})[name].times.after(now), None)
+            tick = next((self._scheduled or {})[name].times.after(now), None)
             self._ticks[name] = NEVER if tick is None else tick
 
     def _pause_seconds(self) -> float:

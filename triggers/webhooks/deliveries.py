@@ -143,9 +143,9 @@ def _hmac(secret: SecretStr, signed: bytes) -> str:
     return hmac.new(key, signed, hashlib.sha256).hexdigest()
 
 
-def _is_equal(given: str, expected: str) -> bool:
+def _is_equal(actual: str, expected: str) -> bool:
     # As bytes, because compare_digest accepts only ASCII strings.
-    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+    return hmac.compare_digest(actual.encode("utf-8", "replace"), expected.encode())
 
 
 def _is_recent(stamp: str, now: datetime) -> bool:
