@@ -58,7 +58,7 @@ def context_of_turn(prompt: Sequence[Message], reply: Reply) -> JudgeContext:
     )
 
 
-def draw_tasks(
+def sample_tasks(
     agent: AgentConfig,
     *,
     turn_id: TurnId,
@@ -84,17 +84,17 @@ def draw_tasks(
         )
         for name in agent.judges
         # Skips a judge that was removed by an edit.
-        if name in judges and _is_sampled(judges[name], origin)
+        if name in judges and _selects(judges[name], origin)
     ]
 
 
-def _is_sampled(judge: JudgeConfig, origin: str) -> bool:
+def _selects(judge: JudgeConfig, origin: str) -> bool:
     """Return whether a judge samples a reply; replies in smoke tests always count."""
     rate = judge.sampling_rate
-    return rate > 0 if origin == "smoke" else draw(rate)
+    return rate > 0 if origin == "smoke" else is_sampled(rate)
 
 
-def draw(rate: float) -> bool:
+def is_sampled(rate: float) -> bool:
     """Return True with this probability."""
     return random.random() < rate  # noqa: S311  not a secret
 

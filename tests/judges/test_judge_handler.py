@@ -350,7 +350,7 @@ def test_removed_judge_is_skipped(worker, judge, configure, client, user, user_i
 
 def test_unstored_turn_is_skipped(worker, judge, fake, user_id):
     lifecycle.enqueue(
-        judge_queue.draw_tasks(JUDGED, turn_id=new_turn_id(), user_id=user_id)
+        judge_queue.sample_tasks(JUDGED, turn_id=new_turn_id(), user_id=user_id)
     )
     task = wait_for_task(worker, user_id)
     assert receipt_of(task)["skipped"] == "the turn is not stored"

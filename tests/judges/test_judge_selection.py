@@ -94,8 +94,8 @@ def test_failed_or_cancelled_reply_is_not_judged(worker, fake, server, user, use
 @pytest.mark.parametrize("rate", [0, 0.2, 1])
 def test_judged_share_equals_the_sampling_rate(rate, monkeypatch):
     monkeypatch.setattr(judge_queue, "random", random.Random(7))
-    drawn = sum(judge_queue.draw(rate) for _ in range(2_000))
-    assert drawn == pytest.approx(2_000 * rate, abs=60 if 0 < rate < 1 else 0)
+    sampled = sum(judge_queue.is_sampled(rate) for _ in range(2_000))
+    assert sampled == pytest.approx(2_000 * rate, abs=60 if 0 < rate < 1 else 0)
 
 
 def test_judges_sample_independently(server, configure, user_id, monkeypatch):
@@ -103,7 +103,7 @@ def test_judges_sample_independently(server, configure, user_id, monkeypatch):
     agent = JUDGED.model_copy(update={"judges": ("quality", "never")})
     monkeypatch.setattr(judge_queue, "random", random.Random(7))
     counts = [
-        len(judge_queue.draw_tasks(agent, turn_id=new_turn_id(), user_id=user_id))
+        len(judge_queue.sample_tasks(agent, turn_id=new_turn_id(), user_id=user_id))
         for _ in range(100)
     ]
     assert set(counts) == {1, 2}
@@ -116,7 +116,7 @@ def test_smoke_reply_is_judged_unless_the_judge_is_disabled(
     configure(JUDGE_CONFIG.replace("sampling_rate: 0\n", f"sampling_rate: {rate}\n"))
     agent = JUDGED.model_copy(update={"judges": ("never",)})
     specs = [
-        judge_queue.draw_tasks(
+        judge_queue.sample_tasks(
             agent, turn_id=new_turn_id(), user_id=user_id, origin="smoke"
         )
         for _ in range(20)
@@ -127,7 +127,7 @@ def test_smoke_reply_is_judged_unless_the_judge_is_disabled(
 def test_reply_is_judged_once_despite_repeated_requests(worker, judge, fake, user_id):
     turn_id = new_turn_id()
     for _ in range(2):
-        specs = judge_queue.draw_tasks(
+        specs = judge_queue.sample_tasks(
             JUDGED, turn_id=turn_id, user_id=user_id, context=PARIS
         )
         lifecycle.enqueue(specs)
@@ -139,7 +139,7 @@ def test_reply_is_judged_once_despite_repeated_requests(worker, judge, fake, use
 
 
 def test_shadow_reply_is_judged_from_its_payload(worker, judge, fake, user_id):
-    specs = judge_queue.draw_tasks(
+    specs = judge_queue.sample_tasks(
         JUDGED,
         turn_id=new_turn_id(),
         user_id=user_id,

@@ -91,7 +91,7 @@ def test_hanging_judges_do_not_block_tasks(
         (), [messages.Message("user", "The capital?")], "Paris."
     )
     drafts = [
-        judge_queue.draw_tasks(
+        judge_queue.sample_tasks(
             agent, turn_id=new_turn_id(), user_id=user_id, context=paris
         )
         for _ in range(4)

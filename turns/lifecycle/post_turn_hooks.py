@@ -41,7 +41,7 @@ def enqueue_judging(ended: EndedTurn) -> None:
     request, is_incognito = turn.request, turn.request.options.is_incognito
     if is_incognito and request.origin != "smoke":
         return
-    specs = judge_queue.draw_tasks(
+    specs = judge_queue.sample_tasks(
         turn.agent,
         turn_id=request.turn_id,
         user_id=turn.user_id,

@@ -43,7 +43,7 @@ def enqueue_for_turn(ended: EndedTurn) -> None:
         return
     if not judge_queue.is_complete_reply(ended.reply):
         return
-    if not judge_queue.draw(experiment.sampling_rate):
+    if not judge_queue.is_sampled(experiment.sampling_rate):
         return
     payload = turn_snapshot.take_snapshot(turn).to_json()
     if turn_snapshot.payload_size(payload) > MAX_PAYLOAD_SIZE:
@@ -82,7 +82,7 @@ def store_run(task: ClaimedTask, turn: Turn, reply: Reply, record: TurnRecord) -
     Task.objects.filter(pk=task.id).update(payload=_payload_without_text(task))
     if not judge_queue.is_complete_reply(reply):
         return
-    specs = judge_queue.draw_tasks(
+    specs = judge_queue.sample_tasks(
         turn.agent,
         turn_id=turn.request.turn_id,
         user_id=turn.user_id,
