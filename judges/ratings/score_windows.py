@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Avg, Count, Q, Sum, Value
+from django.db.models import Avg, Count, Sum, Value
 
 from judges.models import Score
+from judges.ratings import scores
+from judges.ratings.scores import Cursor
 from telemetry.statistics.time_buckets import DayBucket, UnindexedColumn
 
 WINDOWS: Mapping[str, timedelta] = {
@@ -17,9 +19,6 @@ WINDOWS: Mapping[str, timedelta] = {
     "30d": timedelta(days=30),
 }
 LONGEST_WINDOW = "30d"
-
-Cursor = tuple[datetime, int]
-"""Position of a page of scores: creation time and id of the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ def mean_scores(
     return {row["judge"]: (row["count"], row["mean"]) for row in rows}
 
 
-def page_scores(
+def page_judge_scores(
     judge: str,
     *,
     criterion: str | None = None,
@@ -145,18 +144,13 @@ def page_scores(
     after: Cursor | None = None,
     limit: int = 50,
 ) -> tuple[list[Score], bool]:
-    """Return a judge's scores, newest first, and whether there are more.
+    """Return a page of a judge's scores, newest first, and whether there are more.
 
     `max_score` is the highest score to include.
     """
-    rows = Score.objects.filter(judge=judge)
     filters = {"criterion": criterion, "agent": agent, "value__lte": max_score}
-    rows = rows.filter(
-        **{name: value for name, value in filters.items() if value is not None}
+    rows = Score.objects.filter(
+        judge=judge,
+        **{name: value for name, value in filters.items() if value is not None},
     )
-    if after is not None:
-        at, last_id = after
-        earlier = Q(judged_at__lt=at) | Q(id__lt=last_id)
-        rows = rows.filter(earlier, judged_at__lte=at)
-    found = list(rows.order_by("-judged_at", "-id")[: limit + 1])
-    return found[:limit], len(found) > limit
+    return scores.page_scores(rows, after=after, limit=limit)

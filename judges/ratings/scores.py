@@ -12,6 +12,9 @@ from core.ids import UserId
 from judges.models import Score
 from judges.scoring.verdict_parser import JudgeResult
 
+Cursor = tuple[datetime, int]
+"""Position of a page of scores: creation time and id of the last one."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreStats:
@@ -19,7 +22,7 @@ class ScoreStats:
 
     count: int
     total: float
-    squares: float
+    sum_of_squares: float
 
     @property
     def mean(self) -> float:
@@ -32,14 +35,14 @@ class ScoreStats:
         if self.count < 2:
             return 0.0
         # Whole numbers from 0 to 10, so the difference is exact.
-        deviation = self.squares - self.total * self.total / self.count
+        deviation = self.sum_of_squares - self.total * self.total / self.count
         return max(deviation, 0.0) / (self.count - 1)
 
     def __add__(self, other: "ScoreStats") -> "ScoreStats":
         return ScoreStats(
             self.count + other.count,
             self.total + other.total,
-            self.squares + other.squares,
+            self.sum_of_squares + other.sum_of_squares,
         )
 
 
@@ -99,7 +102,7 @@ def store_scores(reply: JudgedReply, results: Mapping[str, JudgeResult]) -> None
 SUM_EXPRESSIONS: dict[str, Any] = {
     "count": Count("value"),
     "total": Sum("value"),
-    "squares": Sum(F("value") * F("value")),
+    "sum_of_squares": Sum(F("value") * F("value")),
 }
 
 
@@ -216,7 +219,7 @@ def overall_stats_by_agent(since: datetime) -> dict[str, ScoreStats]:
 
 
 def _row_stats(row: Mapping[str, Any]) -> ScoreStats:
-    return ScoreStats(row["count"], row["total"], row["squares"])
+    return ScoreStats(row["count"], row["total"], row["sum_of_squares"])
 
 
 def scores_of_turns(turn_ids: Iterable[UUID]) -> list[Score]:
@@ -239,3 +242,15 @@ def judged_turn_ids(judge: str, turn_ids: Collection[UUID]) -> set[UUID]:
     """Return which of these turns a judge has scored."""
     scores = Score.objects.filter(judge=judge, turn_id__in=turn_ids)
     return set(scores.values_list("turn_id", flat=True))
+
+
+def page_scores(
+    rows: QuerySet[Score], *, after: Cursor | None, limit: int
+) -> tuple[list[Score], bool]:
+    """Return a page of scores, newest first, and whether there are more."""
+    if after is not None:
+        at, last_id = after
+        earlier = Q(judged_at__lt=at) | Q(id__lt=last_id)
+        rows = rows.filter(earlier, judged_at__lte=at)
+    found = list(rows.order_by("-judged_at", "-id")[: limit + 1])
+    return found[:limit], len(found) > limit

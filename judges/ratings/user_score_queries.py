@@ -2,17 +2,14 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Avg, Count, Q
+from django.db.models import Avg, Count
 
 from core.ids import UserId
 from judges.models import Feedback, Score
 from judges.ratings import scores
-
-Cursor = tuple[datetime, int]
-"""Position of a page of scores: creation time and id of the last one."""
+from judges.ratings.scores import Cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +29,11 @@ def mean_scores(user_id: UserId) -> list[CriterionMean]:
     return [CriterionMean(**row) for row in counted.order_by("judge", "criterion")]
 
 
-def page_scores(
+def page_user_scores(
     user_id: UserId, *, after: Cursor | None = None, limit: int = 50
 ) -> tuple[list[Score], bool]:
-    """Return a user's scores, newest first, and whether there are more."""
-    rows = scores.scores_of_user(user_id)
-    if after is not None:
-        at, last_id = after
-        earlier = Q(judged_at__lt=at) | Q(id__lt=last_id)
-        rows = rows.filter(earlier, judged_at__lte=at)
-    found = list(rows.order_by("-judged_at", "-id")[: limit + 1])
-    return found[:limit], len(found) > limit
+    """Return a page of a user's scores, newest first, and whether there are more."""
+    return scores.page_scores(scores.scores_of_user(user_id), after=after, limit=limit)
 
 
 def list_feedback(user_id: UserId, limit: int) -> list[Feedback]:

@@ -37,7 +37,7 @@ class VariantResult(BaseModel):
     share: float = Field(description="The target share of users.")
     turns: int
     share_of_turns: float | None
-    shadow_runs: int = Field(description="Runs beside the variant that answers.")
+    shadow_runs: int = Field(description="Runs whose replies users do not see.")
     is_primary: bool
     is_leader: bool
     is_undersampled: bool = Field(

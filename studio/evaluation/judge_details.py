@@ -78,7 +78,7 @@ def load_details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
             for task in task_status.failed_tasks(name, FAILURES_SHOWN)
         ],
         "recent": serialize_scores(
-            score_windows.page_scores(name, limit=SCORES_SHOWN)[0]
+            score_windows.page_judge_scores(name, limit=SCORES_SHOWN)[0]
         ),
         "judged_agents": agents,
         "feedback": [

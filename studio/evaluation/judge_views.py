@@ -142,7 +142,7 @@ class JudgeScoresView(JudgeView):
         """List scores with their reasoning, newest first."""
         query = request.query_params
         has_max = bool(query.get("max"))
-        rows, has_more = score_windows.page_scores(
+        rows, has_more = score_windows.page_judge_scores(
             name,
             criterion=query.get("criterion") or None,
             agent=query.get("agent") or None,

@@ -111,7 +111,7 @@ class SmokeRunMessage(BaseModel):
 class ComparedMeasure(BaseModel):
     """One measure of a batch and of the previous one."""
 
-    what: str
+    measure: str
     unit: Literal["share", "score", "turns", "seconds", "usd"]
     now: float | None
     before: float | None

@@ -16,7 +16,7 @@ from access.users import identity
 from config import live
 from core.errors import NotFound
 from core.ids import UserId
-from judges.ratings import user_score_queries as judged_by_user
+from judges.ratings import user_score_queries
 from memory.user_data import user_queries
 from studio.base.views import PageContext, StudioView
 from telemetry.presentation import turn_serializers
@@ -111,7 +111,7 @@ def load_user_summary(user_id: UserId) -> dict[str, Any]:
         "turns": used.turns,
         "spent_micro_usd": used.micro_usd,
         "unpriced_turns": used.unpriced,
-        "scores": [asdict(mean) for mean in judged_by_user.mean_scores(user_id)],
+        "scores": [asdict(mean) for mean in user_score_queries.mean_scores(user_id)],
         "limits": [
             {
                 "limit": use.label,

@@ -32,7 +32,7 @@ class UserScoresView(UserView):
     def get(self, request: Request, user: str) -> Response:
         """Return scores with their reasoning, their means, and the user's feedback."""
         after = parse_cursor(request.query_params.get("after"), int)
-        found, has_more = user_score_queries.page_scores(
+        found, has_more = user_score_queries.page_user_scores(
             self.user_id, after=after, limit=PAGE_SIZE
         )
         data = serialize_page(

@@ -7,7 +7,6 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from agents.config import AGENTS
 from config import live
 from config.management.database_command import (
     INTERRUPTED,
@@ -21,7 +20,7 @@ from core import money
 from core.runtime import sigint
 from core.text import time_parsing
 from judges.config import JUDGES, JudgeConfig
-from judges.runs import judge_queue, past_replies, run_results
+from judges.runs import backfill, judge_queue, past_replies, run_results
 from judges.runs.past_replies import JudgingBacklog, PastReply
 from tasks.models import Task
 from tasks.queue import lifecycle
@@ -259,14 +258,13 @@ def _find_judge(config: Config, name: str) -> JudgeConfig:
 
 def _find_agents(config: Config, judge: JudgeConfig, name: str | None) -> list[str]:
     """Return the agents whose replies are judged; raises CommandError if none."""
-    agents = config.get(AGENTS)
     if name is not None:
         # A removed agent may be judged, too.
         return [name]
-    found = [agent.name for agent in agents.values() if judge.name in agent.judges]
-    if not found:
+    agents = backfill.agents_naming(config, judge.name)
+    if not agents:
         raise CommandError(
             f"no agent lists judge '{judge.name}' under judges:; choose the agent "
             "whose replies it scores with --agent"
         )
-    return found
+    return agents
