@@ -153,5 +153,5 @@ async def show_model(
 ) -> HttpResponse:
     request_user.find_named_user(request, query)
     caller = caller_of(request)
-    routing.check_name(live.current(), name, offered=caller.agents)
+    routing.check_name(live.current(), name, allowed=caller.agents)
     return json_response(serializers.serialize_model(name, STARTED_AT))

@@ -94,7 +94,7 @@ class McpExchange:
         self.message_metadata = ServerMessageMetadata(request_context=self)
         self.progress_token = progress_token_from_params(message.params)
         self.cancel_requested = anyio.Event()
-        self.note = "waiting"
+        self.step = "waiting"
         """The current step, sent to clients that request progress."""
         self._streams = "text/event-stream" in request.headers.get("Accept", "")
         self._notifications: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -134,10 +134,10 @@ class McpExchange:
         if self.wants_progress:
             self._notifications.put_nowait(self._progress(progress, message))
 
-    async def report_step(self, note: str) -> None:
+    async def report_step(self, step: str) -> None:
         """Report the current step as progress."""
-        self.note = note
-        await self.progress(self._elapsed(), message=note)
+        self.step = step
+        await self.progress(self._elapsed(), message=step)
 
     # The response.
 
@@ -178,7 +178,7 @@ class McpExchange:
     def _heartbeat(self) -> bytes:
         if self.progress_token is None:
             return PING
-        return self._progress(self._elapsed(), self.note)
+        return self._progress(self._elapsed(), self.step)
 
     def _progress(self, progress: float, message: str | None) -> bytes:
         params = {"progressToken": self.progress_token, "progress": progress}

@@ -61,7 +61,7 @@ from gateway.api import api
 from gateway.auth import authentication
 from gateway.config import MCP_SERVER
 from gateway.errors import HOSTS_REMEDY
-from gateway.mcp_server import offered_tools
+from gateway.mcp_server import server_tools
 from gateway.mcp_server.exchange import (
     JsonRpcResponse,
     McpExchange,
@@ -294,11 +294,11 @@ async def _list_tools(
     try:
         request_user.find_named_user(request, CallerQuery())
         caller = caller_of(request)
-        offered = offered_tools.list_tools(live.current(), caller)
+        tools = server_tools.list_tools(live.current(), caller)
     except CoulisseError as exc:
         errors.log_error("tools/list", request.path, exc)
         raise _protocol_error(exc) from exc
-    return ListToolsResult(tools=[tool.definition for tool in offered.values()])
+    return ListToolsResult(tools=[tool.definition for tool in tools.values()])
 
 
 async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
@@ -310,14 +310,14 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToo
     exchange = cast(McpExchange, context.request)
     try:
         config, caller = live.current(), caller_of(exchange.http)
-        offered = offered_tools.list_tools(config, caller)
+        tools = server_tools.list_tools(config, caller)
         user_id = request_user.identify_user(exchange.http, CallerQuery())
     except CoulisseError as exc:
         errors.log_error("tools/call", params.name, exc)
         raise _protocol_error(exc) from exc
-    tool = offered.get(params.name)
+    tool = tools.get(params.name)
     if tool is None:
-        hint = did_you_mean(params.name, offered)
+        hint = did_you_mean(params.name, tools)
         name = escape_and_truncate(params.name)
         raise MCPError(INVALID_PARAMS, f"Unknown tool: '{name}'{hint}")
     arguments = params.arguments or {}
@@ -330,7 +330,7 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToo
             return await tool.call(user_id, arguments, exchange)
     except CoulisseError as exc:
         errors.log_error("tools/call", params.name, exc)
-        return offered_tools.error_result(exc.message)
+        return server_tools.error_result(exc.message)
 
 
 def _protocol_error(exc: CoulisseError) -> MCPError:

@@ -91,7 +91,7 @@ def build_task(
 def check_request(config: Config, caller: Caller, request: TaskRequest) -> None:
     """Raise errors that would end the turn at once or make its record unstorable."""
     try:
-        routing.check_name(config, request.agent, offered=caller.agents)
+        routing.check_name(config, request.agent, allowed=caller.agents)
     except AgentUnknown as exc:
         raise AgentUnknown(exc.message, param="agent", detail=exc.detail) from exc
     _check_prompt(request.prompt)

@@ -236,7 +236,7 @@ def _with_current_token(usage: TurnUsageRequest) -> TurnUsageRequest:
     caller = reload_caller(usage.config, usage.caller, usage.user_id)
     # Earlier checks used the cached token.
     name = usage.experiment or usage.agent.name
-    routing.check_name(usage.config, name, offered=caller.agents)
+    routing.check_name(usage.config, name, allowed=caller.agents)
     return replace(usage, caller=caller)
 
 

@@ -18,7 +18,7 @@ from telemetry.types import TurnRecord
 from turns.lifecycle import turn_transaction
 
 RETRY_DELAYS_SECONDS = (1.0, 5.0, 15.0, 60.0, 120.0, 300.0)
-"""Delay before each attempt. The turn's reservation covers the charge as long."""
+"""Delay before each attempt. The turn's reservation covers them all."""
 
 logger = logging.getLogger(__name__)
 

@@ -36,16 +36,16 @@ def exists(config: Config, name: str) -> bool:
 
 
 def check_name(
-    config: Config, name: str, *, offered: Collection[str] | None = None
+    config: Config, name: str, *, allowed: Collection[str] | None = None
 ) -> None:
     """Raise `AgentUnknown` for a name that no agent or experiment has.
 
-    `offered` are the names that the caller may use. For all other names the error is
+    `allowed` are the names that the caller may use. For all other names the error is
     the same, whether they exist or not.
     """
-    if exists(config, name) and (offered is None or name in offered):
+    if exists(config, name) and (allowed is None or name in allowed):
         return
-    names = [each for each in list_names(config) if offered is None or each in offered]
+    names = [each for each in list_names(config) if allowed is None or each in allowed]
     raise AgentUnknown(
         f"The model '{escape_and_truncate(name)}' does not exist: no agent has that "
         f"name{did_you_mean(name, names)}",

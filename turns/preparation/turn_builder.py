@@ -99,7 +99,7 @@ async def prepare(request: TurnRequest) -> Turn:
 
 def _check_caller(config: Config, request: TurnRequest) -> None:
     """Raise `AgentUnknown` or `IdentityRefused` if the caller may not use the agent."""
-    routing.check_name(config, request.agent, offered=request.caller.agents)
+    routing.check_name(config, request.agent, allowed=request.caller.agents)
     identity.check_user(request.caller, request.user_id)
 
 

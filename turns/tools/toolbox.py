@@ -146,16 +146,16 @@ def make_names_unique(tools: Iterable[Tool]) -> list[Tool]:
     for tool in tools:
         name = tool.name
         if name in named:
-            name = _free_name(tool, named)
+            name = _unique_name(tool, named)
             tool = RenamedTool(tool, name)
         named[name] = tool
     return list(named.values())
 
 
-def _free_name(tool: Tool, taken: Mapping[str, Tool]) -> str:
+def _unique_name(tool: Tool, tools: Mapping[str, Tool]) -> str:
     base = tool_names.to_safe_name(f"{tool.target or tool.kind}_{tool.name}")
     number, name = 2, base
-    while name in taken:
+    while name in tools:
         name = tool_names.to_safe_name(f"{base}_{number}")
         number += 1
     return name

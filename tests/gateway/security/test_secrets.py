@@ -146,7 +146,7 @@ def test_failed_mcp_call_is_redacted(server, user, written, monkeypatch):
     async def fail(*args: object, **kwargs: object) -> None:
         raise Unavailable(ALL)
 
-    monkeypatch.setattr("gateway.mcp_server.offered_tools.AgentTool.call", fail)
+    monkeypatch.setattr("gateway.mcp_server.server_tools.AgentTool.call", fail)
     call_tool(server, user, "assistant")
     assert_clean(written())
 

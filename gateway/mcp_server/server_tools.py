@@ -55,7 +55,7 @@ class AskArguments(ToolArguments):
         default=None,
         min_length=1,
         max_length=options.MAX_THREAD_LENGTH,
-        description="The name of a conversation, which you choose. The agent remembers "
+        description="The name of a conversation; you choose it. The agent remembers "
         "the messages of each thread. Without it, the user's default thread is used.",
     )
 
@@ -75,8 +75,8 @@ class AskResult(BaseModel):
     usage: AskUsage
 
 
-class OfferedTool(Protocol):
-    """A tool that is offered."""
+class ServerTool(Protocol):
+    """A tool of the MCP server."""
 
     @property
     def definition(self) -> Tool:
@@ -94,9 +94,9 @@ class OfferedTool(Protocol):
         """Run the tool for a user; raises subclasses of `CoulisseError`."""
 
 
-def list_tools(config: Config, caller: Caller) -> dict[str, OfferedTool]:
+def list_tools(config: Config, caller: Caller) -> dict[str, ServerTool]:
     """Return the tools that a caller may use now, by tool name."""
-    tools: dict[str, OfferedTool] = {}
+    tools: dict[str, ServerTool] = {}
     settings = config.get(MCP_SERVER)
     agents = routing.list_names(config)
     offered_agents = agents if settings.agents is None else settings.agents
@@ -171,7 +171,7 @@ class AgentTool:
             caller=self.caller,
             request_id=request_ids.current.get(),
         )
-        exchange.note = f"{self.agent} is working"
+        exchange.step = f"{self.agent} is working"
         reply = Reply()
         async with aclosing(flow.run(request)) as events:
             async for event in events:
