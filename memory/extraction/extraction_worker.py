@@ -27,7 +27,7 @@ from memory.extraction import (
 )
 from memory.extraction.fact_parser import ParsedFacts
 from memory.extraction.injection import injection_filter
-from memory.extraction.prompts import ExtractionInput, PromptMessage
+from memory.extraction.prompts import DIALOGUE_ROLES, ExtractionInput, PromptMessage
 from memory.facts import fact_store
 from memory.facts.types import FactDraft, SaveResult, StoredFact
 from memory.memory_settings import ExtractionModel, UserMemory
@@ -51,9 +51,7 @@ MAX_SEARCH_CHARS = 20_000
 """Indexed characters of a message; PostgreSQL limits the words of a row to 1 MB."""
 MAX_QUERY_CHARS = 4_000
 MAX_QUOTED_CHARS = 4_000
-"""Embedded characters of a message: the most that a prompt quotes."""
-SPOKEN_ROLES = ("user", "assistant")
-"""Roles whose messages are indexed; tool results and system messages are not."""
+"""Embedded characters of a message: as many as a prompt quotes at most."""
 
 BUSY_RETRY_SECONDS = 10.0
 """Seconds until a job that found the local model busy is retried."""
@@ -166,8 +164,8 @@ def _extract(job: ExtractionJob, memory: UserMemory) -> None:
     turn, earlier = _read_messages(job)
     vectors = _index_messages(job, memory, turn)
     extraction_input = ExtractionInput(
-        turn=[line for line in turn if line.role in SPOKEN_ROLES],
-        earlier=[line for line in earlier if line.role in SPOKEN_ROLES],
+        turn=[line for line in turn if line.role in DIALOGUE_ROLES],
+        earlier=[line for line in earlier if line.role in DIALOGUE_ROLES],
         zone=date_parsing.get_zone(job.time_zone),
         agent=job.agent,
         max_facts=memory.user_state.max_facts_per_turn,
@@ -235,7 +233,7 @@ def _index_messages(
 
 
 def _is_quotable(message: PromptMessage) -> bool:
-    has_text = message.role in SPOKEN_ROLES and message.text.strip()
+    has_text = message.role in DIALOGUE_ROLES and message.text.strip()
     return bool(has_text) and not injection_filter.find_injection(
         "", message.text[:MAX_QUOTED_CHARS]
     )

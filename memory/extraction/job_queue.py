@@ -47,13 +47,13 @@ FIRST_PER_USER_SQL = """
         WHERE state IN ('queued', 'running')
     ), ranked AS (
         SELECT id, state, attempts, due_at,
-            row_number() OVER (PARTITION BY user_id ORDER BY id) AS place,
+            row_number() OVER (PARTITION BY user_id ORDER BY id) AS user_position,
             max(CASE WHEN state = 'running' AND due_at > %s THEN 1 ELSE 0 END)
                 OVER (PARTITION BY user_id) AS is_busy
         FROM (SELECT * FROM open_jobs ORDER BY id LIMIT %s) AS oldest
     )
     SELECT id FROM ranked
-    WHERE place = 1 AND is_busy = 0 AND due_at <= %s
+    WHERE user_position = 1 AND is_busy = 0 AND due_at <= %s
         AND (state = 'queued' OR attempts < %s)
     ORDER BY due_at, id LIMIT %s
 """

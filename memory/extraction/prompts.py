@@ -110,6 +110,9 @@ LOCAL_RESPONSE_FORMAT = deepcopy(RESPONSE_FORMAT)
 end of its context. Other providers need no limits, and not all accept them."""
 LOCAL_RESPONSE_FORMAT["json_schema"]["schema"]["properties"]["facts"]["maxItems"] = 2
 
+DIALOGUE_ROLES = ("user", "assistant")
+"""Roles of quoted messages; tool results and system messages are left out."""
+
 
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
@@ -134,7 +137,7 @@ class ExtractionInput:
     """Facts similar to the user's messages, numbered from 1 in the prompt."""
     agent: str = ""
     max_facts: int = 5
-    """The most facts that are kept."""
+    """Maximum number of facts to keep."""
 
     @property
     def user_messages(self) -> list[PromptMessage]:
@@ -146,7 +149,7 @@ class ExtractionInput:
         ]
 
     def with_similar_facts(self, facts: Sequence[StoredFact]) -> "ExtractionInput":
-        """Return a copy with known facts."""
+        """Return a copy with similar facts."""
         return replace(self, similar_facts=facts)
 
 

@@ -44,11 +44,11 @@ def is_quoted_from(quote: str, text: str) -> bool:
     return False
 
 
-def _splits_word(text: str, place: int) -> bool:
+def _splits_word(text: str, index: int) -> bool:
     """Whether a cut at a position splits a word."""
-    if place in (0, len(text)):
+    if index in (0, len(text)):
         return False
-    neighbours = text[place - 1 : place + 1]
+    neighbours = text[index - 1 : index + 1]
     return all(map(_is_word_character, neighbours)) and not UNSPACED.search(neighbours)
 
 

@@ -25,7 +25,7 @@ class EmbedderBackoff:
         self._until = 0.0
 
     @property
-    def is_over(self) -> bool:
+    def has_elapsed(self) -> bool:
         return time.monotonic() >= self._until
 
     def record(self, *, failed: bool) -> None:
@@ -44,7 +44,7 @@ def retry_failed_texts() -> int:
     Does nothing while the embedder's backoff lasts, or if memory is off.
     """
     users = memory_settings.resolve_for_users(live.current())
-    if users is None or not _backoff.is_over:
+    if users is None or not _backoff.has_elapsed:
         return 0
     embedded = 0
     for _ in range(MAX_BATCHES):

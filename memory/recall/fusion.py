@@ -124,7 +124,7 @@ def _sorted_totals(
 def _order_by_total(
     scores: RetrieverScores, weights: RetrieverWeights, fusion: Fusion
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the places of the results, best first, and the totals of all places.
+    """Return the indexes of the results, best first, and the totals of all.
 
     Ties are broken by recency.
     """
@@ -144,13 +144,13 @@ def _reciprocal_ranks(scores: dict[int, float]) -> dict[int, float]:
     return {number: 1 / (RRF_K + rank) for rank, number in enumerate(order, start=1)}
 
 
-def build_score(scores: RetrieverScores, place: int, totals: Scores) -> SearchScore:
+def build_score(scores: RetrieverScores, index: int, totals: Scores) -> SearchScore:
     """Return the scores that explain a passage's rank."""
     return SearchScore(
-        float(totals[place]),
-        float(scores.similarity[place]) or None,
-        float(scores.terms[place]) or None,
-        float(scores.window[place]) or None,
+        float(totals[index]),
+        float(scores.similarity[index]) or None,
+        float(scores.terms[index]) or None,
+        float(scores.window[index]) or None,
     )
 
 

@@ -75,7 +75,7 @@ def page_users(
 
 
 def _with_threads(
-    condition: Q, after: UserCursor | None, most: int
+    condition: Q, after: UserCursor | None, limit: int
 ) -> list[UserActivity]:
     # With the bare column, SQLite would read the threads in index order, by random
     # access.
@@ -83,24 +83,24 @@ def _with_threads(
     totals = rows.annotate(
         at=Max("updated_at"), count=Count("id"), message_count=Sum("length")
     )
-    return _activities(totals, after, most, "count", "message_count")
+    return _activities(totals, after, limit, "count", "message_count")
 
 
 def _with_facts_only(
-    condition: Q, after: UserCursor | None, most: int
+    condition: Q, after: UserCursor | None, limit: int
 ) -> list[UserActivity]:
     rows = Owner.objects.filter(condition).filter(~_has_rows(Thread))
     named = rows.values(user=F("user_id"), at=F("created_at"))
-    return _activities(named, after, most)
+    return _activities(named, after, limit)
 
 
 def _with_failures_only(
-    condition: Q, after: UserCursor | None, most: int
+    condition: Q, after: UserCursor | None, limit: int
 ) -> list[UserActivity]:
     rows = user_totals.recent_failed_turns().filter(condition)
     without_data = rows.filter(~_has_rows(Thread), ~_has_rows(Owner))
     last = without_data.values(user=F("user_id")).annotate(at=Max("started_at"))
-    return _activities(last, after, most)
+    return _activities(last, after, limit)
 
 
 def _has_rows(model: type[Any]) -> Exists:
@@ -108,13 +108,13 @@ def _has_rows(model: type[Any]) -> Exists:
 
 
 def _activities(
-    rows: QuerySet[Any, Any], after: UserCursor | None, most: int, *counts: str
+    rows: QuerySet[Any, Any], after: UserCursor | None, limit: int, *counts: str
 ) -> list[UserActivity]:
     if after is not None:
         at, last_id = after
         rows = rows.filter(Q(at__lt=at) | Q(at=at, user__lt=last_id))
     found = rows.order_by("-at", "-user").values_list("user", "at", *counts)
-    return [UserActivity(UserId(user_id), *rest) for user_id, *rest in found[:most]]
+    return [UserActivity(UserId(user_id), *rest) for user_id, *rest in found[:limit]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,9 +225,9 @@ def test_embedder_backoff_grows_to_ten_minutes_and_resets(monkeypatch):
         backoff.record(failed=True)
         pauses.append(backoff._until)
     assert pauses == [60, 120, 240, 480, 600, 600]
-    assert not backoff.is_over
+    assert not backoff.has_elapsed
     backoff.record(failed=False)
-    assert backoff.is_over
+    assert backoff.has_elapsed
 
 
 def test_refused_text_is_not_retried_forever(remote, fake, owner):

@@ -156,7 +156,7 @@ def _is_single(
     names = [slot.old[0].is_capital and slot.new[0].is_capital for slot in slots]
     if head in lists.SINGLE:
         is_alike = first.old[0].is_capital == first.new[0].is_capital
-        return is_alike and not _says_more(first)
+        return is_alike and not _has_extra_words(first)
     if head in lists.SINGLE_NAMES:
         others = set(frame) - {head}
         return all(names) and others <= lists.ONE_RELATIVE
@@ -165,7 +165,7 @@ def _is_single(
     return _is_single_of_a_kind(frame, slots) or _is_single_unspaced(words, slots)
 
 
-def _says_more(slot: Difference) -> bool:
+def _has_extra_words(slot: Difference) -> bool:
     """Return whether the old sentence continues with something else."""
 
     def weight(words: Sequence[Word]) -> int:

@@ -143,16 +143,16 @@ def _expand_contractions(text: str) -> str:
 def _parse_words(pieces: Sequence[re.Match[str]]) -> Iterator[Word]:
     low = [piece[0].lower() for piece in pieces]
     is_negated = not lists.NEGATIONS.isdisjoint(low)
-    for place, piece in enumerate(pieces):
-        before = low[place - 1] if place else ""
-        after = low[place + 1] if place + 1 < len(low) else ""
-        if _is_work(low[place]):
+    for index, piece in enumerate(pieces):
+        before = low[index - 1] if index else ""
+        after = low[index + 1] if index + 1 < len(low) else ""
+        if _is_work(low[index]):
             yield Word(_work(after), piece[0])
-        elif _is_attached(before, low[place]):
+        elif _is_attached(before, low[index]):
             continue
         elif piece.lastgroup == "word":
             # The capital of a sentence's first word does not mark a name.
-            raw = piece[0] if place else low[0]
+            raw = piece[0] if index else low[0]
             yield from _read_word(raw, is_negated=is_negated)
         else:
             yield _read_sign(piece)

@@ -38,7 +38,7 @@ NEAREST_SQL = """
             AND p.dimensions = DIMENSIONS AND {kind} {only}
         ORDER BY distance LIMIT %(depth)s
     ) near
-    WHERE distance <= %(furthest)s;
+    WHERE distance <= %(max_distance)s;
     SET LOCAL enable_sort = on
 """
 

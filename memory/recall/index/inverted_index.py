@@ -31,9 +31,9 @@ class TermHits:
     count: Floats
     """The term's frequency in the text."""
 
-    def where(self, kept: NDArray[np.bool_]) -> "TermHits":
-        """Return the hits selected by the mask."""
-        return TermHits(self.term[kept], self.text[kept], self.count[kept])
+    def select(self, mask: NDArray[np.bool_]) -> "TermHits":
+        """Return the hits that the mask selects."""
+        return TermHits(self.term[mask], self.text[mask], self.count[mask])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class Postings:
         first = self.pairs.searchsorted(terms)
         sizes = self.pairs.searchsorted(terms | LOW, side="right") - first
         ends = sizes.cumsum()
-        places = np.repeat(first - ends + sizes, sizes) + np.arange(ends[-1])
+        indexes = np.repeat(first - ends + sizes, sizes) + np.arange(ends[-1])
         return TermHits(
             np.repeat(np.arange(len(terms)), sizes),
-            (self.pairs[places] & LOW).astype(np.int64),
-            self.counts[places],
+            (self.pairs[indexes] & LOW).astype(np.int64),
+            self.counts[indexes],
         )
 
 

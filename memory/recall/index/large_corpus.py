@@ -24,8 +24,8 @@ DEAD_SHARE = 4
 """Removed passages are dropped from 1/n of all passages on."""
 THREAD_COLUMN = 1
 """The index of the thread in a row."""
-NO_PLACE = -1
-"""The place of passages that are not messages."""
+NO_MESSAGE = -1
+"""The key of passages that are not messages."""
 
 Bools = NDArray[np.bool_]
 
@@ -55,7 +55,7 @@ class LargeCorpus:
     """Passages, numbered from 0 in the order of their ids."""
 
     ids: Ints
-    places: Ints
+    message_keys: Ints
     questions: Bools
     lengths: Floats
     alive: Bools
@@ -77,7 +77,7 @@ class LargeCorpus:
 
     @property
     def nbytes(self) -> int:
-        parts = [self.ids, self.places, self.questions, self.lengths, self.alive]
+        parts = [self.ids, self.message_keys, self.questions, self.lengths, self.alive]
         parts += [self.previous, self.following, self.norms, self.window_norms]
         parts += [a for space in self.spaces.values() for block in space for a in block]
         return (
@@ -87,17 +87,17 @@ class LargeCorpus:
         )
 
 
-def place_of(thread_id: int, position: int) -> int:
-    """Return a message's place; neighbours differ by one."""
+def message_key(thread_id: int, position: int) -> int:
+    """Return the key of a message; the keys of neighbours differ by one."""
     return (thread_id << 32) + position
 
 
-def place_of_row(row: PassageRow) -> int:
-    """Return the place of a row's message, or `NO_PLACE` for a fact."""
+def message_key_of_row(row: PassageRow) -> int:
+    """Return the key of a row's message, or `NO_MESSAGE` for a fact."""
     _, thread_id, position, *_ = row
     if thread_id is None or position is None:
-        return NO_PLACE
-    return place_of(thread_id, position)
+        return NO_MESSAGE
+    return message_key(thread_id, position)
 
 
 def build_corpus(rows: Sequence[PassageRow]) -> LargeCorpus:
@@ -107,7 +107,7 @@ def build_corpus(rows: Sequence[PassageRow]) -> LargeCorpus:
     return _with_derived_fields(
         LargeCorpus(
             np.array(ids, np.int64),
-            np.fromiter(map(place_of_row, rows), np.int64, len(rows)),
+            np.fromiter(map(message_key_of_row, rows), np.int64, len(rows)),
             np.array(questions, np.bool_),
             inverted_index.count_terms(texts).astype(np.float32),
             np.ones(len(rows), np.bool_),
@@ -129,7 +129,7 @@ def append_rows(corpus: LargeCorpus, rows: Sequence[PassageRow]) -> LargeCorpus:
     grown = replace(
         corpus,
         ids=np.concatenate([corpus.ids, added.ids]),
-        places=np.concatenate([corpus.places, added.places]),
+        message_keys=np.concatenate([corpus.message_keys, added.message_keys]),
         questions=np.concatenate([corpus.questions, added.questions]),
         lengths=np.concatenate([corpus.lengths, added.lengths]),
         alive=np.concatenate([corpus.alive, added.alive]),
@@ -174,10 +174,10 @@ def _neighbours(corpus: LargeCorpus) -> tuple[Ints, Ints]:
     count = len(corpus.ids)
     before = np.full(count, count, np.int64)
     after = before.copy()
-    present = np.flatnonzero(corpus.alive & (corpus.places != NO_PLACE))
+    present = np.flatnonzero(corpus.alive & (corpus.message_keys != NO_MESSAGE))
     # A stable sort is fast on almost sorted data.
-    order = present[np.argsort(corpus.places[present], kind="stable")]
-    adjacent = np.flatnonzero(np.diff(corpus.places[order]) == 1)
+    order = present[np.argsort(corpus.message_keys[present], kind="stable")]
+    adjacent = np.flatnonzero(np.diff(corpus.message_keys[order]) == 1)
     after[order[adjacent]] = order[adjacent + 1]
     before[order[adjacent + 1]] = order[adjacent]
     return before, after
@@ -198,7 +198,7 @@ def _compact(corpus: LargeCorpus) -> LargeCorpus:
     )
     return LargeCorpus(
         corpus.ids[alive],
-        corpus.places[alive],
+        corpus.message_keys[alive],
         corpus.questions[alive],
         corpus.lengths[alive],
         corpus.alive[alive],

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from core.ids import UserId
 from memory.recall.index import corpus_cache, relevance_scores, term_encoding
-from memory.recall.index.large_corpus import LargeCorpus, PassageRow, place_of
+from memory.recall.index.large_corpus import LargeCorpus, PassageRow, message_key
 from memory.recall.index.retrieval_types import (
     MIN_SIMILARITY,
     RETRIEVAL_DEPTH,
@@ -88,9 +88,9 @@ def _is_beyond(thread_id: int, position: int, row: PassageRow) -> bool:
 
 
 def _mask_before(corpus: LargeCorpus, thread_id: int, position: int) -> Mask:
-    places = corpus.places
-    start, end = place_of(thread_id, position), place_of(thread_id + 1, 0)
-    return (places < start) | (places >= end)
+    keys = corpus.message_keys
+    start, end = message_key(thread_id, position), message_key(thread_id + 1, 0)
+    return (keys < start) | (keys >= end)
 
 
 def _score_passages(

@@ -47,7 +47,7 @@ MIN_CACHED_COUNT = 1_000
 COUNT_SQL = """
     SELECT count(*) FROM (
         SELECT FROM memory_passage p WHERE p.user_id = %(user_id)s AND {kind}
-        LIMIT %(many)s
+        LIMIT %(max_counted)s
     ) counted
 """
 NEAREST_SQL = """
@@ -63,7 +63,7 @@ NEAREST_SQL = """
         WHERE p.user_id = %(user_id)s
         OFFSET 0
     ) compared
-    WHERE distance <= %(furthest)s ORDER BY distance LIMIT %(depth)s
+    WHERE distance <= %(max_distance)s ORDER BY distance LIMIT %(depth)s
 """
 BM25_SQL = """
     WITH words AS MATERIALIZED (
@@ -173,7 +173,7 @@ class _ScoreCollector:
         until, count = _cached_counts.get(key, (0.0, 0))
         if until > now:
             return count
-        values = {**self._values, "many": MAX_COUNTED}
+        values = {**self._values, "max_counted": MAX_COUNTED}
         ((count,),) = _fetch_rows(COUNT_SQL.format(**self._parts), values)
         # Small counts are fast to get, and grow soon.
         if count >= MIN_CACHED_COUNT:
@@ -192,7 +192,7 @@ class _ScoreCollector:
             "code": "".join(np.where(bits, "1", "0").tolist()),
             "embedder": embedded.embedder,
             "dimensions": len(bits),
-            "furthest": 1 - max(threshold, MIN_SIMILARITY),
+            "max_distance": 1 - max(threshold, MIN_SIMILARITY),
             "compared": RESCORED_SPARSE if is_sparse else RESCORED,
         }
         query = NEAREST_SQL.replace("{distance}", JACCARD if is_sparse else HAMMING)
@@ -233,8 +233,8 @@ def _pair_queries(words: list[str]) -> list[str]:
     """Return queries for passages with two of the words; none for fewer words."""
     pairs = [
         f"({one} & {other})"
-        for place, one in enumerate(words)
-        for other in words[place + 1 :]
+        for index, one in enumerate(words)
+        for other in words[index + 1 :]
     ]
     return [" | ".join(pairs)] if pairs else []
 

@@ -36,15 +36,15 @@ def find_terms(corpus: LargeCorpus, hashes: NDArray[np.uint32]) -> TermHits:
             found, corpus.recent_postings.find(hashes)
         )
     if corpus.live_count < len(corpus.ids):
-        found = found.where(corpus.alive[found.text])
+        found = found.select(corpus.alive[found.text])
     if len(hashes) <= MAX_TERMS:
         return found
     having = np.bincount(found.term, minlength=len(hashes))
-    places = np.full(len(hashes), -1)
+    indexes = np.full(len(hashes), -1)
     rarest = np.argsort(np.where(having, having, len(corpus.ids)))[:MAX_TERMS]
-    places[rarest] = np.arange(MAX_TERMS)
-    found = TermHits(places[found.term], found.text, found.count)
-    return found.where(found.term >= 0)
+    indexes[rarest] = np.arange(MAX_TERMS)
+    found = TermHits(indexes[found.term], found.text, found.count)
+    return found.select(found.term >= 0)
 
 
 def bm25_scores(corpus: LargeCorpus, found: TermHits) -> Scores:
@@ -65,7 +65,7 @@ def window_bm25_scores(corpus: LargeCorpus, found: TermHits) -> Scores:
         size = min(step, words - first)
         some = found
         if size < words:
-            some = found.where((found.term >= first) & (found.term < first + size))
+            some = found.select((found.term >= first) & (found.term < first + size))
         counts = _window_counts(corpus, some, first, size)
         idf = inverted_index.idf(corpus.live_count, np.count_nonzero(counts, axis=1))
         total += idf.astype(np.float32) @ _saturated_counts(counts, corpus.window_norms)

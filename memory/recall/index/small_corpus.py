@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from memory.models.fields import FLOAT32, HASH32
 from memory.recall.index import large_corpus
 from memory.recall.index.inverted_index import K1, B
-from memory.recall.index.large_corpus import NO_PLACE, PassageRow, VectorSpace
+from memory.recall.index.large_corpus import NO_MESSAGE, PassageRow, VectorSpace
 from memory.recall.index.retrieval_types import (
     MIN_SIMILARITY,
     RETRIEVAL_DEPTH,
@@ -106,7 +106,7 @@ class SmallCorpus:
     windows: TermIndex = field(default_factory=TermIndex)
     """The terms of messages, each with its neighbours."""
     numbers: Mapping[int, int] = field(default_factory=dict)
-    """The numbers of messages by place; neighbours' places differ by one."""
+    """The numbers of messages by key; the keys of neighbours differ by one."""
     spaces: Mapping[VectorSpace, EmbedderVectors] = field(default_factory=dict)
     """The vectors of each embedder."""
 
@@ -169,15 +169,15 @@ def append_rows(corpus: SmallCorpus, rows: Sequence[PassageRow]) -> SmallCorpus:
         terms = _count_terms(row)
         words.add_text()
         words.add_terms(number, terms)
-        place = large_corpus.place_of_row(row)
-        if place != NO_PLACE:
+        key = large_corpus.message_key_of_row(row)
+        if key != NO_MESSAGE:
             windows.add_text()
             windows.add_terms(number, terms)
-            for next_place in (place - 1, place + 1):
-                if (neighbour := numbers.get(next_place)) is not None:
+            for next_key in (key - 1, key + 1):
+                if (neighbour := numbers.get(next_key)) is not None:
                     windows.add_terms(neighbour, terms)
                     windows.add_terms(number, _count_terms(all_rows[neighbour]))
-            numbers[place] = number
+            numbers[key] = number
     spaces = _with_vectors(corpus, rows)
     return SmallCorpus(tuple(all_rows), words.build(), windows.build(), numbers, spaces)
 

@@ -7,7 +7,7 @@ from django.db.models import F
 
 from core import token_estimates
 from core.ids import UserId
-from memory.extraction.prompts import PromptMessage, truncate_middle
+from memory.extraction.prompts import DIALOGUE_ROLES, PromptMessage, truncate_middle
 from memory.models import StoredMessage, Thread
 from memory.transcript.summaries.summary_prompts import MAX_MESSAGE_CHARS
 
@@ -18,7 +18,6 @@ MIN_MESSAGES = 20
 MAX_TOKENS = 6_000
 """Tokens that the model receives per summary."""
 MAX_ROWS = 400
-SPOKEN_ROLES = ("user", "assistant")
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def _build_range(
 
 def _prompt_tokens(message: PromptMessage) -> int:
     """Return the tokens of a message in the prompt; tool results are not included."""
-    if message.role not in SPOKEN_ROLES or not message.text.strip():
+    if message.role not in DIALOGUE_ROLES or not message.text.strip():
         return 0
     text = truncate_middle(message.text, MAX_MESSAGE_CHARS)
     return token_estimates.estimate_text(text) + token_estimates.MESSAGE_OVERHEAD
