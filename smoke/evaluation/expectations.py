@@ -64,9 +64,9 @@ def check_expectations(
 def _check_tools(expect: Expectations, result: RunResult) -> Iterator[ExpectationCheck]:
     for name in expect.tools_called:
         called = ", ".join(sorted(result.tools)) or "none"
-        wrong = f"tool '{name}' was not called (called: {called})"
+        unmet = f"tool '{name}' was not called (called: {called})"
         yield _build_check(
-            f"tool '{name}' is called", wrong, is_met=name in result.tools
+            f"tool '{name}' is called", unmet, is_met=name in result.tools
         )
     for name in expect.tools_not_called:
         is_met = name not in result.tools
@@ -75,8 +75,8 @@ def _check_tools(expect: Expectations, result: RunResult) -> Iterator[Expectatio
         )
 
 
-def _build_check(what: str, wrong: str, *, is_met: bool) -> ExpectationCheck:
-    return ExpectationCheck(what, None if is_met else wrong)
+def _build_check(expectation: str, unmet: str, *, is_met: bool) -> ExpectationCheck:
+    return ExpectationCheck(expectation, None if is_met else unmet)
 
 
 def _check_texts(expect: Expectations, result: RunResult) -> Iterator[ExpectationCheck]:
@@ -105,45 +105,45 @@ def _check_length(
     limit, turns = expect.max_turns, len(result.replies)
     if limit is None:
         return
-    wrong = f"the conversation took {turns} turns (at most {limit})"
+    unmet = f"the conversation took {turns} turns (at most {limit})"
     is_met = turns <= limit
     if result.stopped_because == "max_turns":
         is_met = False
-        wrong = f"no stop marker within {turns} turns (at most {limit})"
-    what = f"the conversation takes at most {limit} turns"
-    yield _build_check(what, wrong, is_met=is_met)
+        unmet = f"no stop marker within {turns} turns (at most {limit})"
+    expectation = f"the conversation takes at most {limit} turns"
+    yield _build_check(expectation, unmet, is_met=is_met)
 
 
 def _check_cost(expect: Expectations, result: RunResult) -> Iterator[ExpectationCheck]:
     limit, cost = expect.max_cost_usd, result.cost_micro_usd
     if limit is None:
         return
-    what = f"the replies cost at most ${limit:g}"
+    expectation = f"the replies cost at most ${limit:g}"
     if cost is None:
         yield ExpectationCheck(
-            what,
+            expectation,
             "the cost of the replies is unknown; add the model's price under prices: "
             "in coulisse.yaml",
         )
         return
-    wrong = f"the replies cost ${money.format_usd(cost)} (at most ${limit:g})"
-    yield _build_check(what, wrong, is_met=cost <= limit * 1_000_000)
+    unmet = f"the replies cost ${money.format_usd(cost)} (at most ${limit:g})"
+    yield _build_check(expectation, unmet, is_met=cost <= limit * 1_000_000)
 
 
 def _check_scores(
     expect: Expectations, result: RunResult
 ) -> Iterator[ExpectationCheck]:
     for name, minimum in expect.min_score.items():
-        what = f"the mean of {name} is at least {minimum:g}"
+        expectation = f"the mean of {name} is at least {minimum:g}"
         found = result.scores.get(name)
         if found is None:
             judge = name.rpartition(".")[0]
             reason = result.unscored.get(judge, "the judge scored no reply")
-            yield ExpectationCheck(what, f"{name} has no score: {reason}")
+            yield ExpectationCheck(expectation, f"{name} has no score: {reason}")
             continue
         count = "1 score" if found.count == 1 else f"{found.count} scores"
-        wrong = (
+        unmet = (
             f"the mean of {name} is {found.mean:.2f} over {count} (at least "
             f"{minimum:g})"
         )
-        yield _build_check(what, wrong, is_met=found.mean >= minimum)
+        yield _build_check(expectation, unmet, is_met=found.mean >= minimum)

@@ -18,7 +18,7 @@ INSIGNIFICANT = 0.05
 class MeasureDifference:
     """One measure of two batches; None for a missing one."""
 
-    what: str
+    measure: str
     unit: str
     """One of `UNITS`."""
     now: float | None
@@ -99,7 +99,7 @@ def _mean(values: Sequence[float]) -> float | None:
 def as_json(each: MeasureDifference) -> dict[str, Any]:
     """Return a measure as JSON."""
     return {
-        "what": each.what,
+        "measure": each.measure,
         "unit": each.unit,
         "now": each.now,
         "before": each.before,

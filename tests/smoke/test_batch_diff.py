@@ -40,7 +40,7 @@ def test_batches_are_compared_by_the_same_measures():
     open_ = SmokeRun(state="running", scores={})
     before = [run(wit=(3.0, 1)), open_]
     differences = {
-        each.what: (each.now, each.before)
+        each.measure: (each.now, each.before)
         for each in batch_diff.compare_batches(now, before)
     }
     assert differences == {

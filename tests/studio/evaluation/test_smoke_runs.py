@@ -123,9 +123,9 @@ def test_two_batches_are_compared(script, models, worker):  # noqa: F811
         worker.accept(run)
         worker.wait_until_closed(run)
     data = script.get("/admin/smoke/judged").json()["details"]
-    by = {each["what"]: each for each in data["compared"]}
+    by = {each["measure"]: each for each in data["compared"]}
     assert by["quality.accuracy"] == {
-        "what": "quality.accuracy",
+        "measure": "quality.accuracy",
         "unit": "score",
         "now": 8.0,
         "before": 4.0,
