@@ -152,11 +152,11 @@
     setText(root, "processes", formatCount(processes));
     if (rows.finished) updateList("finished", rows.finished, fillFinishedTurn, "live-finished");
     if (!rows.tasks) return;
-    const { counts, more, open, ended } = rows.tasks;
+    const { counts, has_more: hasMore, open, ended } = rows.tasks;
     updateList("open", open, fillTask, "live-task");
     updateList("ended", ended, fillTask, "live-task");
     setText(root, "running", formatCount(counts.running));
-    setText(root, "queued", formatCount(counts.queued) + (more ? "+" : ""));
+    setText(root, "queued", formatCount(counts.queued) + (hasMore ? "+" : ""));
   }
 
   // Messages.

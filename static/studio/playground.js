@@ -94,7 +94,7 @@
         studio.renderTurn(tree, await studio.call(`/admin/turns/${id}`));
         const link = document.createElement("a");
         link.href = `/admin/turns/${id}`;
-        link.textContent = "Open this turn";
+        link.textContent = "View turn";
         tree.append(link);
         return;
       } catch (error) {

@@ -52,7 +52,7 @@ from studio.base.html_renderer import HtmlRenderer
 from studio.security import accounts, csrf, roles
 from studio.security.roles import Role
 
-Shape = TypeVar("Shape", bound=BaseModel)
+Schema = TypeVar("Schema", bound=BaseModel)
 PageContext = Callable[[], Mapping[str, Any]]
 
 MULTIPART = "multipart/form-data"
@@ -267,15 +267,15 @@ class StudioView(APIView):
         fields = cast(QueryDict, self.request.data).dict()
         return {name: text for name, text in fields.items() if isinstance(text, str)}
 
-    def parse_body(self, shape: type[Shape]) -> Shape:
+    def parse_body(self, schema: type[Schema]) -> Schema:
         """Validate the body; raises `Invalid`, naming the first problem."""
-        return _validate(shape, self.body_data())
+        return _validate(schema, self.body_data())
 
-    def parse_query(self, shape: type[Shape]) -> Shape:
+    def parse_query(self, schema: type[Schema]) -> Schema:
         """Validate the query, without empty values; raises as `parse_body` does."""
         query = self.request.query_params
         return _validate(
-            shape,
+            schema,
             {name: query[name] for name in query if query[name] and name != "format"},
         )
 
@@ -326,10 +326,10 @@ def _read_form(request: HttpRequest) -> tuple[QueryDict, Mapping[str, Any]]:
     return QueryDict(request.body), {}
 
 
-def _validate(shape: type[Shape], data: Any) -> Shape:
+def _validate(schema: type[Schema], data: Any) -> Schema:
     """Validate data; raises `Invalid`, naming the first problem."""
     try:
-        return shape.model_validate(data)
+        return schema.model_validate(data)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_context=False)[0]
         location = ".".join(map(str, first["loc"]))

@@ -137,7 +137,7 @@ class EntryView(StudioView):
         return _parse_int("version", self.expected_version())
 
     def optional_query_int(self, name: str) -> int | None:
-        """Return an integer of the query, if given."""
+        """Return an integer of the query, if present."""
         return _parse_int(name, self.request.query_params.get(name, ""))
 
     def respond_with_entry(self, name: str, *, status: int = 200) -> Response:

@@ -223,7 +223,7 @@ class CheckEntryView(EntryView):
 
 
 def _relocate_problem(problem: dict[str, Any], files: Sequence[str]) -> dict[str, Any]:
-    """Return a problem with its line in the draft, or its other place as text."""
+    """Return a problem with its line in the draft, or with its location as text."""
     if problem["file"] is None or problem["file"] in files:
         return problem
     message = "{file}:{line}: {message}".format_map(problem)

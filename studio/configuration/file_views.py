@@ -154,7 +154,7 @@ class ConfigDraft(BaseModel):
     yaml: str = Field(max_length=2 * 1024 * 1024)
     at: str = Field(
         "",
-        description="The place of the text in the file, such as `telemetry` or "
+        description="The path of the text in the file, such as `telemetry` or "
         "`providers/openai`; `~1` stands for a slash in a name. Empty for the file.",
     )
 

@@ -93,7 +93,7 @@ class TaskQueueState(BaseModel):
     """The state of the task queue."""
 
     counts: dict[str, int]
-    more: bool = Field(description="Whether `counts` are lower limits.")
+    has_more: bool = Field(description="Whether `counts` are lower limits.")
     open: list[QueuedTask]
     ended: list[QueuedTask]
 

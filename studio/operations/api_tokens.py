@@ -222,7 +222,7 @@ class EnableTokensView(YamlView):
         """Write the settings to the file, unless it already has them."""
         file = config_file.read_file()
         write = partial(
-            file_editor.write_data, comments_gone=token_setup.removed_comments()
+            file_editor.write_data, removed_comments=token_setup.removed_comments()
         )
         self.run_recorded({"section": "auth"}, write, token_setup.enable_tokens(file))
         message = self.change_message("Saved; clients now need a token")

@@ -42,7 +42,7 @@ COLUMNS = (
 
 
 def snapshot() -> dict[str, Any]:
-    """Return the snapshot as JSON; `more` means that not all tasks were counted."""
+    """Return the snapshot as JSON; `has_more` means that not all tasks were counted."""
     states = dict(
         Task.objects.filter(lifecycle.IS_OPEN)
         .order_by("-priority", "round", "created_at")
@@ -59,7 +59,7 @@ def snapshot() -> dict[str, Any]:
     ended = Task.objects.filter(finished_at__isnull=False).order_by("-finished_at")
     return {
         "counts": {state.value: counts[state] for state in lifecycle.OPEN},
-        "more": len(states) == MAX_COUNTED,
+        "has_more": len(states) == MAX_COUNTED,
         "open": [_serialize_row(rows[pk]) for pk in shown_ids if pk in rows],
         "ended": [_serialize_row(row) for row in _select_rows(ended)[:MAX_SHOWN]],
     }

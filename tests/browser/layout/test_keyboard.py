@@ -91,7 +91,7 @@ def test_agent_can_be_created_and_used_by_keyboard(
     page.keyboard.type("Where do we sit?")
     page.keyboard.press("Enter")
     page.locator(".bubble.is-assistant", has_text=REPLY).wait_for()
-    press(page, "Open this turn")
+    press(page, "View turn")
     page.locator("h1", has_text="Turn ").wait_for()
     assert demo_server.get(window.path)["agent"] == "cloakroom"
 

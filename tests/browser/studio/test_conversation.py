@@ -18,7 +18,7 @@ def test_conversation_message_links_to_its_turn(
     call.wait_for()
     call.click()
     trace.get_by_text("Prompt").first.wait_for()
-    trace.get_by_role("link", name="Open turn").click()
+    trace.get_by_role("link", name="View turn").click()
     page.locator("h1", has_text="Turn ").wait_for()
     window.link("View in conversation").click()
     page.locator(".bubbles").wait_for()

@@ -90,7 +90,7 @@ def test_live_state_is_returned_as_json(server, http, client, user):
     data = http.get("/admin/live", headers=JSON).json()
     assert data["object"] == "live"
     assert data["finished"][0]["completion_id"] == reply.id
-    assert data["tasks"].keys() == {"counts", "more", "open", "ended"}
+    assert data["tasks"].keys() == {"counts", "has_more", "open", "ended"}
     assert (data["turns"], data["count"], data["processes"]) == ([], 0, 1)
     face.LiveState.model_validate(data)
 

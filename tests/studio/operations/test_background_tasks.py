@@ -217,7 +217,7 @@ def test_queue_snapshot_shows_open_and_failed_tasks(create_task):
     assert listed[str(running.pk)]["since"] == "2026-11-21T12:00:00Z"
     assert listed[str(failed.pk)]["error"] == "no luck"
     assert data["counts"] == {"queued": 1, "running": 1}
-    assert not data["more"]
+    assert not data["has_more"]
 
 
 @pytest.mark.usefixtures("no_other_tasks")
@@ -230,5 +230,5 @@ def test_long_queue_snapshot_is_truncated(create_task, monkeypatch):
         data = queue_snapshot.snapshot()
     assert len(seen) == 3
     assert sum(data["counts"].values()) == 3
-    assert data["more"]
+    assert data["has_more"]
     assert len(data["open"]) == 2
