@@ -155,7 +155,7 @@ class FallbackChain:
         """
         if len(self._failed) < 2 or last is not self._failed[-1][1]:
             return last
-        # That a fallback rejects the request does not help the client.
+        # The rejection by a fallback does not help the client.
         failures = [each for each in self._failed if not isinstance(each[1], Invalid)]
         first = (failures or self._failed)[0]
         others = [each for each in self._failed if each is not first]

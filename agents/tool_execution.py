@@ -19,7 +19,7 @@ HEARTBEAT_SECONDS = 20.0
 """The interval of heartbeats to the client while tools run."""
 MAX_CALLS = 64
 """Calls of one round that are executed; a misbehaving model may request more."""
-MAX_AT_ONCE = 16
+MAX_CONCURRENT = 16
 MAX_DEPTH = 64
 """Nesting levels of a call's arguments; deeper ones do not fit into a message to a
 server."""
@@ -39,7 +39,7 @@ class ToolExecution:
     ) -> None:
         self._calls = calls
         self._own = own
-        self._room = asyncio.Semaphore(MAX_AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._max_length = min(
             MAX_RESULT_LENGTH, MAX_ROUND_LENGTH // max(len(calls), 1)
         )
@@ -95,7 +95,7 @@ class ToolExecution:
                     f"one reply had {len(self._calls)} tool calls, the limit is "
                     f"{MAX_CALLS}: this call was not executed; repeat it if needed"
                 )
-            async with self._room:
+            async with self._slots:
                 result = await self._find_tool(call).call(parse_arguments(call), entry)
         except CoulisseError as exc:
             entry.end(error=recorded_text(exc))

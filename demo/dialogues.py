@@ -76,7 +76,7 @@ class DialogueFile:
     dialogues: Sequence[Mapping[str, Any]]
     weights: Sequence[int]
 
-    def draws(
+    def iterate(
         self, rng: random.Random, first: str, agents: Collection[str]
     ) -> Iterator[ScriptedDialogue]:
         """Yield a user's dialogues with these agents, endlessly.

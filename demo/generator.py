@@ -132,10 +132,11 @@ class DemoGenerator:
         self, user: SampleUser, turns: int
     ) -> list[tuple[datetime, ScriptedDialogue]]:
         """Return enough conversations for so many turns, in order of time."""
-        drawn = dialogues.load_dialogues().draws(self._rng, user.first, user.agents)
+        file = dialogues.load_dialogues()
+        scripted = file.iterate(self._rng, user.first, user.agents)
         conversations, planned = [], 0
         while planned < turns:
-            dialogue = next(drawn)
+            dialogue = next(scripted)
             conversations.append((self._traffic.random_time(self._rng), dialogue))
             planned += len(dialogue.exchanges)
         return sorted(conversations, key=lambda item: item[0])

@@ -41,13 +41,13 @@ class Skill:
     files: Mapping[str, int]
     """The size of each bundled file in bytes, by its path in the folder."""
 
-    def read_file(self, path: str, most: int) -> bytes:
-        """Return the first `most` bytes of a bundled file, read now.
+    def read_file(self, path: str, max_bytes: int) -> bytes:
+        """Return the first `max_bytes` bytes of a bundled file, read now.
 
-        Raises `OSError` if the file is gone or became a link.
+        Raises `OSError` if the file was deleted or became a link.
         """
         steps = [self.folder, *path.split("/")]
-        return skill_files.read_file(self.directory, steps, most)
+        return skill_files.read_file(self.directory, steps, max_bytes)
 
 
 @dataclass(frozen=True, slots=True)

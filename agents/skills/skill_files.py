@@ -103,8 +103,8 @@ def _stamp(status: os.stat_result) -> FileStamp:
     )
 
 
-def read_file(directory: Path, steps: Sequence[str], most: int) -> bytes:
-    """Return the first `most` bytes of a file below a directory.
+def read_file(directory: Path, steps: Sequence[str], max_bytes: int) -> bytes:
+    """Return the first `max_bytes` bytes of a file below a directory.
 
     Raises `OSError` if the file does not exist, or if its path is or contains a link.
     """
@@ -118,13 +118,13 @@ def read_file(directory: Path, steps: Sequence[str], most: int) -> bytes:
     finally:
         os.close(folder)
     try:
-        return _read_regular_file(file, most)
+        return _read_regular_file(file, max_bytes)
     finally:
         os.close(file)
 
 
-def _read_regular_file(file: int, most: int) -> bytes:
+def _read_regular_file(file: int, max_bytes: int) -> bytes:
     if not stat.S_ISREG(os.fstat(file).st_mode):
         raise OSError("it is not a file")
     with os.fdopen(file, "rb", closefd=False) as opened:
-        return opened.read(most)
+        return opened.read(max_bytes)

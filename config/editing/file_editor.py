@@ -67,7 +67,7 @@ def write_data(
     *,
     version: str | None = None,
     record: WriteRecorder = _write_unrecorded,
-    comments_gone: Mapping[str, Collection[str]] = MappingProxyType({}),
+    removed_comments: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> ConfigFile:
     """Replace the file's data; unchanged values keep their comments.
 
@@ -82,7 +82,7 @@ def write_data(
         if file.is_missing:
             doc = config_file.parse_or_last_valid(b"")
         else:
-            content = _remove_comments(file.content, comments_gone)
+            content = _remove_comments(file.content, removed_comments)
             doc = config_file.parse_content(content)
         return content_patch.put_data(doc, (), data)
 

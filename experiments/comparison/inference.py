@@ -146,15 +146,15 @@ class Posterior:
 
 
 def _posterior(scores: ScoreStatistics) -> Posterior:
-    freedom = scores.count - 1
+    degrees_of_freedom = scores.count - 1
     # In terms of the angle, Student's t has the density of a power of its cosine.
-    power = freedom - 1
+    power = degrees_of_freedom - 1
     widest = math.acos(10 ** (-16 / power)) if power else math.pi / 2
     edges = np.linspace(-widest, widest, CELL_COUNT + 1)
     density = np.cos((edges[1:] + edges[:-1]) / 2) ** power
     return Posterior(
         scores.mean,
-        _standard_error(scores) * math.sqrt(freedom),
+        _standard_error(scores) * math.sqrt(degrees_of_freedom),
         edges,
         density / density.sum(),
     )

@@ -13,26 +13,30 @@ TOLERANCE = 1e-14
 
 
 @lru_cache(maxsize=4096)
-def quantile(share: float, freedom: int) -> float:
+def quantile(share: float, degrees_of_freedom: int) -> float:
     """Return the quantile of a share from 0.5 up to 1.
 
     With more degrees of freedom it approaches the normal distribution.
     """
     low, high = 0.0, 1.0
-    while cumulative_probability(high, freedom) < share:
+    while cumulative_probability(high, degrees_of_freedom) < share:
         low, high = high, high * 2
     for _ in range(80):
         middle = (low + high) / 2
-        if cumulative_probability(middle, freedom) < share:
+        if cumulative_probability(middle, degrees_of_freedom) < share:
             low = middle
         else:
             high = middle
     return (low + high) / 2
 
 
-def cumulative_probability(value: float, freedom: int) -> float:
+def cumulative_probability(value: float, degrees_of_freedom: int) -> float:
     """Return the cumulative probability of a value that is not negative."""
-    outside = _incomplete_beta(freedom / (freedom + value * value), freedom / 2, 0.5)
+    outside = _incomplete_beta(
+        degrees_of_freedom / (degrees_of_freedom + value * value),
+        degrees_of_freedom / 2,
+        0.5,
+    )
     return 1 - outside / 2
 
 

@@ -128,10 +128,10 @@ async def test_running_tools_are_limited(take, fake):
         running -= 1
         return "done"
 
-    fake.reply(tool_calls=[("add", {})] * (2 * tool_execution.MAX_AT_ONCE))
+    fake.reply(tool_calls=[("add", {})] * (2 * tool_execution.MAX_CONCURRENT))
     fake.reply("Done.")
     await take(Tool("add", lambda arguments: work()))
-    assert peak == tool_execution.MAX_AT_ONCE
+    assert peak == tool_execution.MAX_CONCURRENT
 
 
 async def test_cancelled_tool_is_awaited(take, fake):

@@ -185,8 +185,8 @@ def test_every_speaking_agent_is_in_the_file():
         *config.get(EXPERIMENTS),
     }
     for number in range(len(dialogue_file.dialogues)):
-        drawn = dialogue_file.fill(number, random.Random(number), "Ada")
-        for exchange in drawn.exchanges:
+        scripted = dialogue_file.fill(number, random.Random(number), "Ada")
+        for exchange in scripted.exchanges:
             assert "{" not in exchange.user + exchange.reply
             for step in exchange.calls:
                 check_step(step, agents)
@@ -195,8 +195,8 @@ def test_every_speaking_agent_is_in_the_file():
 def test_dialogues_do_not_repeat_before_all_are_used():
     dialogue_file = dialogues.load_dialogues()
     count = sum(each["agent"] == "welcome" for each in dialogue_file.dialogues)
-    drawn = dialogue_file.draws(random.Random(1), "Ada", ["welcome"])
-    replies = [dialogue.exchanges[0].reply for dialogue in islice(drawn, count)]
+    scripted = dialogue_file.iterate(random.Random(1), "Ada", ["welcome"])
+    replies = [dialogue.exchanges[0].reply for dialogue in islice(scripted, count)]
     assert len(set(replies)) == count
 
 
