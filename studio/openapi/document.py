@@ -73,7 +73,7 @@ ERROR_DESCRIPTIONS = {
     406: "The response is not available in a format that `Accept` names.",
     409: "The object has changed, exists already, or does not allow this in its state.",
     415: "The media type of the body is not supported.",
-    422: "The configuration would be invalid; `problems` has the locations and reasons.",
+    422: "The configuration would be invalid; `problems` has the reasons.",
     503: "The database or another service is unavailable.",
 }
 SECURITY_SCHEMES = ["password", "session"]
