@@ -60,29 +60,29 @@ class ValueTree:
 
     def entries(self, node: MappingNode, location: Location) -> dict[str, Node]:
         """Return the values of a map by key, including those merged by `<<`."""
-        found: dict[str, Node] = {}
+        nodes_by_key: dict[str, Node] = {}
         merged: list[MapEntry] = []
         for key_node, value in node.value:
             if key_node.tag == MERGE_TAG:
                 merged += self._merged(value, location, depth=len(location))
             elif (key := self._key(key_node, location)) is not None:
-                self._add(found, key, key_node, value, location)
+                self._add(nodes_by_key, key, key_node, value, location)
         for key_node, value in merged:
             key = self._key(key_node, location)
-            if key is not None and key not in found:
-                found[key] = value
+            if key is not None and key not in nodes_by_key:
+                nodes_by_key[key] = value
                 self._record_position((*location, key), key_node)
-        return found
+        return nodes_by_key
 
     def _add(
         self,
-        found: dict[str, Node],
+        nodes_by_key: dict[str, Node],
         key: str,
         key_node: Node,
         value: Node,
         location: Location,
     ) -> None:
-        if key in found:
+        if key in nodes_by_key:
             self._add_problem(
                 location,
                 f"key '{key}' appears twice in this map; remove one",
@@ -90,7 +90,7 @@ class ValueTree:
                 key_node,
             )
             return
-        found[key] = value
+        nodes_by_key[key] = value
         self._record_position((*location, key), key_node)
 
     def _merged(self, node: Node, location: Location, depth: int) -> list[MapEntry]:

@@ -147,10 +147,10 @@ class _SectionReader:
         return values
 
     def _reject_unknown(self, nodes: dict[str, Node]) -> None:
-        known = self.sections.keys() | unsupported_keys.KEYS.keys()
+        valid_keys = self.sections.keys() | unsupported_keys.KEYS.keys()
         for key, node in nodes.items():
-            if key not in known:
-                self.problems.append(_unknown_problem(key, known))
+            if key not in valid_keys:
+                self.problems.append(_unknown_problem(key, valid_keys))
             elif key not in self.sections and not _is_empty(node):
                 self.problems.append(unsupported_keys.build_problem(key))
 
@@ -228,8 +228,8 @@ def _missing_problem(section: Section[Any]) -> Problem:
     return Problem((section.key,), message, errors.MISSING)
 
 
-def _unknown_problem(key: str, known: set[str]) -> Problem:
-    hint = did_you_mean(key, sorted(known))
+def _unknown_problem(key: str, valid_keys: set[str]) -> Problem:
+    hint = did_you_mean(key, sorted(valid_keys))
     if key == "port":
         hint = "; move it under server:"
     message = f"'{key}' is not a known top-level key{hint}"

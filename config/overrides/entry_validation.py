@@ -108,5 +108,5 @@ def entry_error(
     code: str = errors.WRONG_VALUE,
 ) -> ConfigInvalid:
     """Return an error about an entry as a whole."""
-    place = Position(entry_label(section, name), 1, 1)
-    return ConfigInvalid([Problem((), message, code, place)])
+    position = Position(entry_label(section, name), 1, 1)
+    return ConfigInvalid([Problem((), message, code, position)])
