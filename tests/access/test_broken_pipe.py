@@ -1,4 +1,4 @@
-"""Commands whose output pipe is closed early."""
+"""Commands with an output pipe that closes early."""
 
 import os
 import subprocess

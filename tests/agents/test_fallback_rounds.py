@@ -137,9 +137,11 @@ async def test_stored_reasoning_is_sent_to_its_own_model(
     fake, spare, last, model, is_shown
 ):
     stage = Stage(fake, spare, last, kinds=("anthropic", "openai", "openai"))
-    thought = Reasoning("Hm.", "signed", model=model)
+    reasoning_item = Reasoning("Hm.", "signed", model=model)
     call = ToolCall("c1", "look", "{}")
-    message = Message("assistant", None, tool_calls=(call,), reasoning=(thought,))
+    message = Message(
+        "assistant", None, tool_calls=(call,), reasoning=(reasoning_item,)
+    )
     done = Message("tool", "blue", tool_call_id="c1")
     await stage.take(messages=[Message("user", "hi"), message, done])
     assert ("Hm." in str(fake.bodies[0]["messages"])) is is_shown

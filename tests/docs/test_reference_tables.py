@@ -183,7 +183,7 @@ def test_every_endpoint_key_is_listed():
 def test_breaker_defaults_match_the_table():
     listed = {row[0]: row[1] for row in table_rows("providers.md", "key of `breaker`")}
     defaults = BreakerConfig().model_dump()
-    assert listed == {f"`{name}`": f"`{it:g}`" for name, it in defaults.items()}
+    assert listed == {f"`{name}`": f"`{number:g}`" for name, number in defaults.items()}
 
 
 def test_every_provider_error_code_is_listed():

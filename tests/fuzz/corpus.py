@@ -87,7 +87,7 @@ def post(
     body = fields
     if more is not None:
         body = {"model": "assistant", **more, **fields}
-    return Request.of(
+    return Request.build(
         name,
         "POST",
         path,
@@ -102,7 +102,7 @@ def get(name: str, target: str | bytes, **headers: str) -> Request:
     named = [(key.replace("_", "-"), value) for key, value in headers.items()]
     path = target.decode("latin-1") if isinstance(target, bytes) else target
     place = "/".join(path.partition("?")[0].split("/")[:3])[:40]
-    return Request.of(name, "GET", target, headers=named, operation=place)
+    return Request.build(name, "GET", target, headers=named, operation=place)
 
 
 def user_messages(text: Any) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ def _studio(user: dict[str, str]) -> Iterator[Request]:
         place = path.format_map(_AnyName())
         for accept in ("text/html", "application/json"):
             headers = [("Accept", accept)]
-            yield Request.of(
+            yield Request.build(
                 "OPTIONS", "OPTIONS", place, headers=headers, operation=path
             )
     for place in ("users", "tasks", "turns", "audit", "tokens", "users/ana/scores"):
@@ -128,7 +128,7 @@ def _studio(user: dict[str, str]) -> Iterator[Request]:
         kind = {"Content-Type": f"application/x-www-form-urlencoded; charset={charset}"}
         yield get("a charset", "/admin/users?q=%5Cud800", **kind)
         for place in ("agents", "tokens"):
-            yield Request.of(
+            yield Request.build(
                 "a charset",
                 "POST",
                 f"/admin/{place}",
@@ -175,7 +175,7 @@ def _slow_patterns(user: dict[str, str]) -> Iterator[Request]:
         yield get(name, "/v1/models", X_Coulisse_User=visible)
         yield get(name, "/admin/", Accept=visible, If_Match=visible)
         yield get(name, "/v1/models", Authorization=f"Basic {visible}")
-        yield Request.of(
+        yield Request.build(
             name, "POST", "/v1/memories", headers=[("Content-Type", visible)], body="{}"
         )
         yield chat(name, model=text, **user)

@@ -123,7 +123,7 @@ def _request(name: str, case: Case) -> Iterator[Request]:
         return
     query = f"?{address.query}" if address.query else ""
     body = prepared.body or b""
-    yield Request.of(
+    yield Request.build(
         name,
         str(prepared.method),
         f"{address.path}{query}",

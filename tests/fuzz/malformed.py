@@ -41,7 +41,7 @@ def _bodies() -> Iterator[Request]:
             b" " * 1_000_000,
             b"x" * (3 * KB * KB),
         ):
-            yield Request.of(
+            yield Request.build(
                 "a body", "POST", path, headers=kind, body=body, operation=path
             )
         for content_type in (
@@ -51,7 +51,7 @@ def _bodies() -> Iterator[Request]:
             "é",
         ):
             named = [("Content-Type", content_type)]
-            yield Request.of(
+            yield Request.build(
                 "a type", "POST", path, headers=named, body=b"{}", operation=path
             )
     for method in (
@@ -65,7 +65,7 @@ def _bodies() -> Iterator[Request]:
         "FOO",
     ):
         for path in ("/", "/v1/models", "/v1/chat/completions", "/mcp", "/health/live"):
-            yield Request.of("a method", method, path, operation=path)
+            yield Request.build("a method", method, path, operation=path)
 
 
 def _headers() -> Iterator[Request]:
@@ -149,7 +149,7 @@ def _sockets() -> Iterator[Request]:
             {**upgrade, "Sec-WebSocket-Version": "99"},
             {**upgrade, **key, "Sec-WebSocket-Protocol": "a" * 8000},
         ):
-            request = Request.of("a websocket", "GET", path, headers=headers.items())
+            request = Request.build("a websocket", "GET", path, headers=headers.items())
             yield Request(
                 request.name,
                 target=request.target,

@@ -36,7 +36,7 @@ class Request:
     """Whether to add the credentials of the server's mode."""
 
     @classmethod
-    def of(
+    def build(
         cls,
         name: str,
         method: str,

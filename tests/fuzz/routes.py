@@ -187,7 +187,7 @@ class Generator:
         body: bytes = b"",
         **headers: str,
     ) -> Request:
-        return Request.of(
+        return Request.build(
             name,
             method,
             target or self._fill(path),

@@ -108,12 +108,12 @@ class Run:
             if "{" in path:
                 continue
             for accept in ("application/json", "text/html"):
-                page = Request.of("", "GET", path, headers=[("Accept", accept)])
+                page = Request.build("", "GET", path, headers=[("Accept", accept)])
                 send(page.with_headers(mode.studio), server.port)
         for path in LARGE:
             body = b'{"a": "%s"}' % (b"a" * LARGE_BYTES)
             kind = [("Content-Type", "application/json")]
-            large = Request.of("", "POST", path, headers=kind, body=body)
+            large = Request.build("", "POST", path, headers=kind, body=body)
             for _ in range(WORKERS):
                 send(large.with_headers(mode.headers(path)), server.port)
         chat = corpus.chat(

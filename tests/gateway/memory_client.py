@@ -24,7 +24,7 @@ memory:
 
 
 class MemoryClient:
-    """Calls the API for one user, whom the query names."""
+    """Calls the API for one user, named in the query."""
 
     def __init__(self, client: httpx2.Client, user: str | None) -> None:
         self.client = client

@@ -36,11 +36,11 @@ class Browser:
     def get(self, path: str):
         return self.http.get(path)
 
-    def submit(self, path: str, fields: dict, *, of: str | None = None):
+    def submit(self, path: str, fields: dict, *, form_page: str | None = None):
         """Send the form of a page with its CSRF token."""
-        page = self.http.get(of or path).text
+        page = self.http.get(form_page or path).text
         token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
-        assert token, f"no form on {of or path}"
+        assert token, f"no form on {form_page or path}"
         return self.http.post(
             path,
             data={"csrfmiddlewaretoken": token[1], **fields},

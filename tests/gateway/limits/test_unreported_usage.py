@@ -100,7 +100,7 @@ def aside(user: str) -> int:
 
 
 def charged(user: str) -> int:
-    """Return a user's charge, once none of their turns runs."""
+    """Return a user's charge, after all their turns have ended."""
     until(lambda: meter(user) is not None and aside(user) == 0)
     found = meter(user)
     assert found is not None

@@ -194,7 +194,7 @@ def without_database():
     lost = {"sqlite": ("NAME", "/nowhere/test.db"), "postgresql": ("PORT", "1")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(connection.settings_dict, *lost[connection.vendor])
-        on_every_lane_thread(lambda: connection.close())
+        on_every_executor_thread(lambda: connection.close())
         yield
 
 
@@ -204,7 +204,7 @@ def database_down(server):
         yield
 
 
-def on_every_lane_thread(function) -> None:
+def on_every_executor_thread(function) -> None:
     barrier = threading.Barrier(settings.COULISSE_DATABASE_THREADS)
 
     def visit() -> None:
@@ -260,7 +260,7 @@ def restart_database() -> None:
             connection.ensure_connection()
             pids.append(connection.connection.info.backend_pid)
 
-        on_every_lane_thread(note)
+        on_every_executor_thread(note)
         with connection.cursor() as cursor:
             for pid in pids:
                 cursor.execute("SELECT pg_terminate_backend(%s)", [pid])

@@ -229,7 +229,7 @@ def test_error_event_before_first_token_is_503(server, fake, user, agent):
     assert refused(server, body(user, agent=agent, stream=True), 503)["message"]
 
 
-# What breaks after it is one frame with an error, and never a finish reason.
+# Later failures are one frame with an error, without a finish reason.
 
 
 def broken(server, request):

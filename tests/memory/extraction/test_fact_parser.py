@@ -32,7 +32,7 @@ def material(*texts: str, **fields: Any) -> ExtractionInput:
     return ExtractionInput(**{"turn": lines, "earlier": (), "zone": UTC, **fields})
 
 
-def stored_fact(content: str, category: str = "fact") -> StoredFact:
+def fact_row(content: str, category: str = "fact") -> StoredFact:
     return StoredFact(
         uuid.uuid4(),
         content,
@@ -90,10 +90,7 @@ def test_prompt_contains_users_local_date_and_weekday():
 
 
 def test_prompt_numbers_known_facts_and_hides_ids():
-    facts = [
-        stored_fact("The user lives\nin Rome."),
-        stored_fact("Likes tea.", "preference"),
-    ]
+    facts = [fact_row("The user lives\nin Rome."), fact_row("Likes tea.", "preference")]
     _, user = asked(material("hi", similar_facts=facts))
     assert "1. [fact] The user lives in Rome.\n2. [preference] Likes tea." in user
     assert not any(fact.id.hex in user or str(fact.id) in user for fact in facts)
@@ -380,7 +377,7 @@ def test_fact_expiring_today_is_valid_until_midnight():
 
 @pytest.mark.parametrize(("given", "index"), [(1, 0), ("2", 1), ("#2", 1), (2.0, 1)])
 def test_supersedes_number_refers_to_the_listed_fact(given, index):
-    facts = [stored_fact("The user has a dog."), stored_fact("The user has no pets.")]
+    facts = [fact_row("The user has a dog."), fact_row("The user has no pets.")]
     draft = only(
         fact(supersedes=given), about=material("I have a cat", similar_facts=facts)
     )
@@ -389,7 +386,7 @@ def test_supersedes_number_refers_to_the_listed_fact(given, index):
 
 @pytest.mark.parametrize("given", [0, 3, -1, "none", None, True, UNKNOWN_ID, []])
 def test_unknown_supersedes_number_is_ignored(given):
-    facts = [stored_fact("The user has a dog."), stored_fact("The user has no pets.")]
+    facts = [fact_row("The user has a dog."), fact_row("The user has no pets.")]
     draft = only(
         fact(supersedes=given), about=material("I have a cat", similar_facts=facts)
     )

@@ -302,13 +302,12 @@ def test_extraction_does_not_change_user_entered_facts(owner, person, key):
 
 
 def test_extraction_cannot_supersede_user_entered_facts(owner):
-    entered = save(owner, "Loves steak", source="user")
+    meat = save(owner, "Loves steak", source="user")
     assert (
-        save(owner, "Is a vegan", supersedes=entered.fact_id).outcome
-        == "pending_review"
+        save(owner, "Is a vegan", supersedes=meat.fact_id).outcome == "pending_review"
     )
     save(owner, "Plays chess")
-    again = save(owner, "Plays chess", supersedes=entered.fact_id)
+    again = save(owner, "Plays chess", supersedes=meat.fact_id)
     assert again.outcome == "unchanged"
     assert "Loves steak" in active(owner)
 

@@ -70,8 +70,8 @@ def test_export_accepts_a_user_uuid(owner):
 
 def test_export_of_unknown_user_says_so_beside_the_document(name):
     notes = StringIO()
-    told = json.loads(run("export-user", name, stderr=notes))
-    assert told["memories"] == told["threads"] == []
+    exported = json.loads(run("export-user", name, stderr=notes))
+    assert exported["memories"] == exported["threads"] == []
     assert notes.getvalue() == f"no data of user {name}\n"
 
 

@@ -120,7 +120,9 @@ def test_output_of_a_server_that_exited_later_is_shown(script, browser):
     [("gone", "is unreachable", "bg-red"), ("child", "has ", "bg-green")],
 )
 def test_browser_sees_the_result(script, browser, name, message, colour):
-    page = browser.submit(f"/admin/mcp/{name}/tools", {}, of=f"/admin/mcp/{name}")
+    page = browser.submit(
+        f"/admin/mcp/{name}/tools", {}, form_page=f"/admin/mcp/{name}"
+    )
     data = page.text.partition('role="status"')[2].partition("</ul>")[0]
     assert f"&#x27;{name}&#x27; {message}" in data
     assert colour in data
@@ -205,7 +207,7 @@ def test_connection_pages_are_contiguous_and_take_one_query(script):
 def test_disconnecting_a_user_is_audited(script, browser):
     user, other = connect(), connect()
     place = "/admin/mcp/notes/connections"
-    page = browser.submit(f"{place}/{user}", {"_method": "DELETE"}, of=place)
+    page = browser.submit(f"{place}/{user}", {"_method": "DELETE"}, form_page=place)
     assert "User disconnected" in page.text
     assert script.delete(f"{place}/{other}").json()["deleted"]
     assert not McpToken.objects.filter(server="notes").exists()

@@ -148,7 +148,9 @@ def test_failed_and_skipped_judgements_are_shown(script, past_replies):
 def test_failed_judgement_is_retried(script, browser, past_replies):
     task, other = add_task(past_replies, "errored"), add_task(past_replies, "errored")
     page = browser.submit(
-        f"/admin/tasks/{task.pk}/retry", {}, of=f"/admin/judges/{past_replies.judge}"
+        f"/admin/tasks/{task.pk}/retry",
+        {},
+        form_page=f"/admin/judges/{past_replies.judge}",
     )
     assert page.status_code == 200
     assert Task.objects.get(pk=task.pk).state == "queued"
@@ -236,7 +238,7 @@ def test_past_replies_are_estimated_and_scored(script, browser, past_replies):
     assert not Task.objects.filter(user_id=past_replies.user_id, kind="judge").exists()
     assert "Estimate" in browser.get(address).text
     page_url = f"{address}?since=300d&limit=2"
-    page = browser.submit(address, {"since": "300d", "limit": "2"}, of=page_url)
+    page = browser.submit(address, {"since": "300d", "limit": "2"}, form_page=page_url)
     assert "2 replies queued for scoring" in page.text
     assert Task.objects.filter(user_id=past_replies.user_id, kind="judge").count() == 2
     response = script.post(address, json={"since": "300d"})

@@ -100,7 +100,7 @@ def test_run_and_batch_are_cancelled(script, models):  # noqa: F811
 
 
 def test_browser_starts_a_test_and_sees_its_state(browser, models):  # noqa: F811
-    page = browser.submit("/admin/smoke/plums/runs", {}, of="/admin/smoke/plums")
+    page = browser.submit("/admin/smoke/plums/runs", {}, form_page="/admin/smoke/plums")
     assert page.status_code == 200
     run = SmokeRun.objects.get()
     assert str(page.url).endswith(f"/admin/smoke/runs/{run.pk}")
@@ -111,7 +111,9 @@ def test_browser_starts_a_test_and_sees_its_state(browser, models):  # noqa: F81
     assert "<html" not in fragment
     assert '<span class="badge">queued</span>' in fragment
     cancelled = browser.submit(
-        f"/admin/smoke/runs/{run.pk}/cancel", {}, of=f"/admin/smoke/runs/{run.pk}"
+        f"/admin/smoke/runs/{run.pk}/cancel",
+        {},
+        form_page=f"/admin/smoke/runs/{run.pk}",
     )
     assert ">cancelled<" in cancelled.text
 

@@ -123,7 +123,7 @@ def test_task_is_cancelled_and_audited(script, browser, create_task):
     assert entry.actor == "studio: local"
     other = create_task()
     page = browser.submit(
-        f"/admin/tasks/{other.pk}/cancel", {}, of=f"/admin/tasks/{other.pk}"
+        f"/admin/tasks/{other.pk}/cancel", {}, form_page=f"/admin/tasks/{other.pk}"
     )
     assert "Task cancelled" in page.text
 

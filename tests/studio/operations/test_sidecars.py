@@ -84,7 +84,9 @@ def test_restart_is_requested_and_audited(running_sidecars, files, script, brows
     assert restart_requests.take_requests(files) == ["a/b ü"]
     entry = AuditEntry.objects.filter(action="sidecar.restart").latest("at")
     assert (entry.target, entry.actor) == ("a/b ü", "studio: local")
-    page = browser.submit("/admin/sidecars/bridge/restart", {}, of="/admin/sidecars")
+    page = browser.submit(
+        "/admin/sidecars/bridge/restart", {}, form_page="/admin/sidecars"
+    )
     assert "is restarting" in page.text
     assert restart_requests.take_requests(files) == ["bridge"]
     assert restart_requests.take_requests(files) == []

@@ -29,7 +29,7 @@ def test_token_row_hides_its_digest(browser):
     assert page.status_code == 200
     assert "shown" in page.text
     assert row.digest not in page.text
-    changed = browser.submit(path, {"label": "other"}, of="/admin/tokens")
+    changed = browser.submit(path, {"label": "other"}, form_page="/admin/tokens")
     assert changed.status_code == 403
 
 

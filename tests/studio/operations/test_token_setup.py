@@ -37,7 +37,7 @@ def test_button_enables_tokens(browser, yaml, role):
     page = browser.get("/admin/tokens").text
     assert "Tokens are not required yet" in page
     assert "belong to the user <code>main</code>" in page
-    page = browser.submit("/admin/tokens/enable", {}, of="/admin/tokens")
+    page = browser.submit("/admin/tokens/enable", {}, form_page="/admin/tokens")
     assert page.url.path == "/admin/tokens"
     assert "clients now need a token" in page.text
     assert "Tokens are not required yet" not in page.text
@@ -96,7 +96,7 @@ def test_other_authentication_scheme_is_not_replaced(browser, script, yaml):
 def test_enabling_tokens_twice_writes_nothing(browser, yaml):
     path = yaml("auth: {proxy: {tokens: {}}}\n")
     before = path.read_text()
-    page = browser.submit("/admin/tokens/enable", {}, of="/admin/tokens")
+    page = browser.submit("/admin/tokens/enable", {}, form_page="/admin/tokens")
     assert "No changes" in page.text
     assert path.read_text() == before
 

@@ -121,7 +121,7 @@ def test_manual_run_is_audited(trigger_names, script):
 def test_webhook_runs_with_a_manual_payload(trigger_names, script, browser):
     path = f"/admin/triggers/{trigger_names[1]}"
     script.post(f"{path}/run", json={"say": "hello"})
-    browser.submit(f"{path}/run", {"yaml": "say: good bye"}, of=path)
+    browser.submit(f"{path}/run", {"yaml": "say: good bye"}, form_page=path)
     prompts = [run.prompt for run in runs(trigger_names[1])]
     assert prompts == ["They say hello.", "They say good bye."]
 
@@ -130,7 +130,7 @@ def test_disabled_trigger_runs_manually_and_redirects_to_its_task(
     trigger_names, browser
 ):
     path = f"/admin/triggers/{trigger_names[2]}"
-    page = browser.submit(f"{path}/run", {}, of=path)
+    page = browser.submit(f"{path}/run", {}, form_page=path)
     (run,) = runs(trigger_names[2])
     assert page.url.path == f"/admin/tasks/{run.pk}"
     assert f"Trigger &#x27;{trigger_names[2]}&#x27; started" in page.text

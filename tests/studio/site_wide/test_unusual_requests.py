@@ -34,7 +34,7 @@ def test_options_names_the_methods_and_has_no_body(script, accept: str) -> None:
 
 def test_options_cannot_be_a_form_method(browser) -> None:
     response = browser.submit(
-        "/admin/agents", {"_method": "OPTIONS"}, of="/admin/tokens"
+        "/admin/agents", {"_method": "OPTIONS"}, form_page="/admin/tokens"
     )
     assert response.status_code in (204, 405)
 

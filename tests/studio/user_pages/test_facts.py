@@ -345,12 +345,12 @@ def test_forms_for_missing_facts_report_it(browser, known_user):
     missing = browser.submit(
         facts_url(known_user, uuid.uuid4()),
         {"_method": "PATCH", "content": "x"},
-        of=facts_url(known_user),
+        form_page=facts_url(known_user),
     )
     assert missing.status_code == 404
     assert "no such fact" in missing.text
     stranger = browser.submit(
-        facts_url(uuid.uuid4()), {"content": ""}, of=facts_url(known_user)
+        facts_url(uuid.uuid4()), {"content": ""}, form_page=facts_url(known_user)
     )
     assert stranger.status_code == 400
     assert "content" in stranger.text

@@ -218,7 +218,7 @@ def test_script_erases_a_user(script, alice):
 
 def test_browser_confirms_and_erases_by_form(browser, alice):
     page = browser.submit(
-        user_url(alice), {"_method": "DELETE"}, of=f"{user_url(alice)}/erase"
+        user_url(alice), {"_method": "DELETE"}, form_page=f"{user_url(alice)}/erase"
     )
     assert page.url.path == USERS
     assert f"User {alice} erased" in page.text

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.database
 
 
 def test_browser_creates_edits_disables_and_resets(browser, script):
-    page = browser.submit("/admin/agents", {"yaml": NEW_AGENT}, of="/admin/agents/new")
+    page = browser.submit(
+        "/admin/agents", {"yaml": NEW_AGENT}, form_page="/admin/agents/new"
+    )
     assert page.url.path == "/admin/agents/bob"
     assert "Agent &#x27;bob&#x27; created" in page.text
     changed = {
@@ -29,7 +31,9 @@ def test_browser_creates_edits_disables_and_resets(browser, script):
         "yaml": NEW_AGENT.replace("gpt-x", "gpt-y"),
         "version": "",
     }
-    page = browser.submit("/admin/agents/bob", changed, of="/admin/agents/bob/edit")
+    page = browser.submit(
+        "/admin/agents/bob", changed, form_page="/admin/agents/bob/edit"
+    )
     assert "Agent &#x27;bob&#x27; saved" in page.text
     assert "model: gpt-y # the new one" in page.text
     page = browser.submit("/admin/agents/bob", {"_method": "DELETE"})
@@ -38,7 +42,7 @@ def test_browser_creates_edits_disables_and_resets(browser, script):
     page = browser.submit("/admin/agents/assistant", {"_method": "DELETE"})
     assert "Disabled, so clients cannot use it" in page.text
     page = browser.submit(
-        "/admin/agents/assistant/reset", {}, of="/admin/agents/assistant"
+        "/admin/agents/assistant/reset", {}, form_page="/admin/agents/assistant"
     )
     assert labels(script)["assistant"] == "yaml"
 
@@ -64,14 +68,16 @@ def test_new_agent_template_prefers_a_large_model(script, configure):
 def test_refused_form_keeps_its_input(browser, script):
     typed = {"_method": "PUT", "yaml": "name: tuned\nprovider: opena\nmodel: mine\n"}
     page = browser.submit(
-        "/admin/agents/tuned", {**typed, "version": "0"}, of="/admin/agents/tuned/edit"
+        "/admin/agents/tuned",
+        {**typed, "version": "0"},
+        form_page="/admin/agents/tuned/edit",
     )
     assert page.status_code == 422
     assert "provider: opena\nmodel: mine\n</textarea>" in page.text
     assert 'data-line="2"' in page.text
     assert '<input type="hidden" name="version" value="0">' in page.text
     page = browser.submit(
-        "/admin/agents", {"yaml": "name: tuned"}, of="/admin/agents/new"
+        "/admin/agents", {"yaml": "name: tuned"}, form_page="/admin/agents/new"
     )
     assert page.status_code == 409
     assert (
@@ -87,7 +93,9 @@ def test_second_of_two_editors_gets_a_conflict(browser, script):
         "yaml": NEW_AGENT.replace("bob", "tuned"),
         "version": "0",
     }
-    page = browser.submit("/admin/agents/tuned", typed, of="/admin/agents/tuned/edit")
+    page = browser.submit(
+        "/admin/agents/tuned", typed, form_page="/admin/agents/tuned/edit"
+    )
     assert page.status_code == 409
     assert "was changed by studio: local since you opened it" in page.text
 
@@ -98,7 +106,9 @@ def test_conflict_page_shows_current_version_and_can_overwrite(browser, script):
     edited = current.replace("gpt-x", "gpt-y")
     typed = {"_method": "PUT", "yaml": edited}
     edit = "/admin/agents/tuned/edit"
-    page = browser.submit("/admin/agents/tuned", {**typed, "version": "0"}, of=edit)
+    page = browser.submit(
+        "/admin/agents/tuned", {**typed, "version": "0"}, form_page=edit
+    )
     assert page.status_code == 409
     assert f"{edited}</textarea>" in page.text
     assert '<a href="/admin/agents/tuned" target="_blank">View the current version' in (
@@ -109,7 +119,7 @@ def test_conflict_page_shows_current_version_and_can_overwrite(browser, script):
     now = script.get("/admin/agents/tuned").json()["version"]
     assert f'<input type="hidden" name="version" value="{now}">' in page.text
     again = {**typed, "version": str(now)}
-    page = browser.submit("/admin/agents/tuned", again, of=edit)
+    page = browser.submit("/admin/agents/tuned", again, form_page=edit)
     assert page.status_code == 200
     assert script.get("/admin/agents/tuned").json()["yaml"] == edited
 
@@ -119,7 +129,7 @@ def test_conflict_page_reports_disabled_or_deleted_entry(browser, script):
     edited = NEW_ENTRIES["experiments"].replace("bob", "trial")
     typed = {"_method": "PUT", "yaml": edited, "version": "0"}
     edit = "/admin/agents/tuned/edit"
-    page = browser.submit("/admin/experiments/trial", typed, of=edit)
+    page = browser.submit("/admin/experiments/trial", typed, form_page=edit)
     assert page.status_code == 409
     assert "was disabled by studio: local since you opened it" in page.text
     assert "It is disabled, and saving enables it." in page.text
@@ -127,7 +137,7 @@ def test_conflict_page_reports_disabled_or_deleted_entry(browser, script):
     version = post(script, "agents", NEW_AGENT).json()["version"]
     script.delete("/admin/agents/bob")
     typed = {"_method": "PUT", "yaml": NEW_AGENT, "version": str(version)}
-    page = browser.submit("/admin/agents/bob", typed, of=edit)
+    page = browser.submit("/admin/agents/bob", typed, form_page=edit)
     assert page.status_code == 409
     assert "was deleted by studio: local since you opened it" in page.text
     assert "<h1>New agent" in page.text
@@ -151,7 +161,9 @@ def test_unchanged_save_writes_nothing(browser, script, name):
     before = script.get(f"/admin/agents/{name}").json()
     typed = text.removesuffix("\n").replace("\n", "\r\n")
     fields = {"_method": "PUT", "yaml": typed, "version": str(before["version"])}
-    page = browser.submit(f"/admin/agents/{name}", fields, of="/admin/agents/bob/edit")
+    page = browser.submit(
+        f"/admin/agents/{name}", fields, form_page="/admin/agents/bob/edit"
+    )
     assert f"Agent &#x27;{name}&#x27; is unchanged" in page.text
     assert put_entry(script, f"agents/{name}", text).json() == before
     assert labels(script)[name] == before["label"]
