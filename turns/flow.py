@@ -114,7 +114,7 @@ async def _save_interrupted(
             "turn %s discarded: its task was erased or reassigned", turn.request.turn_id
         )
     except CoulisseError as exc:
-        # The client is gone or receives the original error; this one is logged.
+        # The client left or receives the original error; this one is logged.
         logger.error("turn %s was not stored: %s", turn.request.turn_id, exc)
     except Exception:
         logger.exception("turn %s was not stored", turn.request.turn_id)

@@ -199,7 +199,7 @@ def _quote_message(message: PromptMessage, max_length: int) -> str:
 
 
 def truncate_middle(text: str, max_length: int) -> str:
-    """Return a text of at most about `most` characters, cut in its middle."""
+    """Return a text of at most about `max_length` characters, cut in its middle."""
     if len(text) <= max_length:
         return text
     head = max_length * 2 // 3

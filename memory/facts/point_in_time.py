@@ -24,7 +24,7 @@ def list_facts_at(
     after: FactCursor | None,
     limit: int,
 ) -> list[Fact]:
-    """Return facts as they were at a moment, newest first.
+    """Return facts as they were at a time, newest first.
 
     Includes facts known by then; with `status="active"` only those valid by what was
     known then. `filters` has field values. Runs three queries for any amount of
@@ -77,7 +77,7 @@ def status_condition(status: str | None, at: datetime) -> Q:
 
 
 def _validity_condition(at: datetime) -> Q:
-    """Return the condition for facts that are valid at a moment."""
+    """Return the condition for facts that are valid at a time."""
     has_begun = Q(valid_from__isnull=True) | Q(valid_from__lte=at)
     return has_begun & (Q(valid_to__isnull=True) | Q(valid_to__gt=at))
 

@@ -16,7 +16,7 @@ Outcome = Literal[
 stored fact and is stored as its past."""
 
 MAX_CONTENT_LENGTH = 2000
-"""The most characters of a fact."""
+"""Maximum characters of a fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class StoredFact:
     updated_at: datetime
 
     def is_valid_at(self, now: datetime) -> bool:
-        """Return whether it is valid at a moment; pinned facts do not expire."""
+        """Return whether it is valid at a time; pinned facts do not expire."""
         return (
             (self.is_pinned or self.expires_at is None or self.expires_at > now)
             and (self.valid_from is None or self.valid_from <= now)

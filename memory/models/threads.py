@@ -48,7 +48,7 @@ class StoredMessage(models.Model):
     agent = models.CharField(max_length=255, blank=True, default="")
     """The agent, on assistant messages."""
     finish_reason = models.CharField(max_length=32, blank=True, default="")
-    """How the reply ended; `cancelled` when the client left, `error` when it broke."""
+    """How the reply ended; `cancelled`: the client left, `error`: the turn failed."""
     importance = models.FloatField(default=0.5)
     """From 0 to 1; the role's default, raised when an important fact is extracted."""
     summarized_at = models.DateTimeField(null=True)

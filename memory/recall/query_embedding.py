@@ -17,7 +17,7 @@ from providers.embeddings.base import Embedder
 MAX_QUERY_LENGTH = 4000
 """Characters of a query; of a longer message, the end is used."""
 MAX_WAIT_SECONDS = 2.0
-"""The most seconds a turn waits for an embedding; then it recalls by words only."""
+"""Maximum seconds a turn waits for an embedding; then it recalls by words only."""
 RETRY_SECONDS = 15.0
 """Seconds for which later turns skip an API that did not answer."""
 LOG_INTERVAL_SECONDS = 60.0

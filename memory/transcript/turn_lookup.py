@@ -69,8 +69,8 @@ def read_turn(
 ) -> PastTurn | None:
     """Return a turn of this user, or None.
 
-    Includes up to `earlier` messages before it, and up to `most` of its own. The cost
-    does not depend on the length of the thread.
+    Includes up to `earlier` messages before it, and up to `max_messages` of its own.
+    The cost does not depend on the length of the thread.
     """
     location = find_reply(user_id, turn_id)
     if location is None:

@@ -134,7 +134,7 @@ def erase_user(
     if connection.vendor == "sqlite":
         # Overwrites deleted content; not every SQLite build does so by default.
         _execute("PRAGMA secure_delete = ON")
-    deleted = _try_erase(user_id, confirmation_digest, event, tries=MAX_ATTEMPTS)
+    deleted = _try_erase(user_id, confirmation_digest, event, attempts=MAX_ATTEMPTS)
     message_cache.MESSAGE_CACHE.drop_user(user_id)
     corpus_cache.drop_user(user_id)
     if connection.vendor == "sqlite" and not connection.in_atomic_block:
@@ -148,7 +148,7 @@ def _try_erase(
     confirmation_digest: str | None,
     event: AuditEvent | None,
     *,
-    tries: int,
+    attempts: int,
 ) -> dict[str, int]:
     """Erase, and retry when another transaction wrote about the user meanwhile."""
     try:
@@ -159,9 +159,9 @@ def _try_erase(
                 audit_log.write(replace(event, details={**event.details, "rows": rows}))
             return deleted
     except DatabaseError as exc:
-        if tries <= 1 or not _is_retryable(exc):
+        if attempts <= 1 or not _is_retryable(exc):
             raise
-        return _try_erase(user_id, confirmation_digest, event, tries=tries - 1)
+        return _try_erase(user_id, confirmation_digest, event, attempts=attempts - 1)
 
 
 def _is_retryable(exc: DatabaseError) -> bool:

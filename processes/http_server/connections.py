@@ -164,11 +164,11 @@ class ConnectionTable:
                 f"{limits.max_connections} open connections",
                 detail="server.max_connections",
             )
-        most = limits.max_connections_per_address
-        if address is None or most is None or self._per_address[address] < most:
+        limit = limits.max_connections_per_address
+        if address is None or limit is None or self._per_address[address] < limit:
             return None
         return _too_many_connections(
-            f"Your address has reached its limit of {most} open connections",
+            f"Your address has reached its limit of {limit} open connections",
             detail=f"{address}; server.max_connections_per_address; if it is a reverse "
             "proxy, add it to server.trusted_proxies",
         )

@@ -277,7 +277,7 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """One WebSocket; uvicorn's pings detect clients that are gone."""
+    """One WebSocket; uvicorn's pings detect clients that have disconnected."""
 
     def __init__(self, *args: Any, table: ConnectionTable, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -23,7 +23,7 @@ from memory.facts.text_comparison.sentence_parser import (
 Relation = Literal["same", "changed", "different"]
 
 MAX_WORDS = 200
-"""The most words of a fact for which a single change can be determined."""
+"""Maximum words of a fact in which a single change can be determined."""
 
 
 def is_identical(old: str, new: str) -> bool:

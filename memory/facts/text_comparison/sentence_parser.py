@@ -122,7 +122,7 @@ def parse_sentence(text: str) -> ParsedSentence:
             negated.append(len(words))
         else:
             words.append(word)
-    hates = sum(piece[0].lower() in lists.HATES for piece in pieces)
+    hates = sum(piece[0].lower() in lists.DISLIKE for piece in pieces)
     is_clear = not hates or len(negated) == hates
     return ParsedSentence(
         tuple(words), tuple(negated), is_clear, PAST.search(text) is not None
@@ -197,7 +197,7 @@ def _read_word(raw: str, *, is_negated: bool) -> Iterator[Word]:
         return
     if low in lists.NEGATIONS or low in lists.NEGATIVE_ALONE:
         yield Word(NOT, raw, "not")
-    elif low in lists.HATES:
+    elif low in lists.DISLIKE:
         yield from (Word(NOT, raw, "not"), Word("like", raw))
     elif low in lists.WITHOUT:
         yield from (Word(NOT, raw, "not"), Word("with", raw))

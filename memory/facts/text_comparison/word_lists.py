@@ -60,13 +60,13 @@ MEANINGS = parse_table(
     """
 )
 
-HATES = parse_words(
+DISLIKE = parse_words(
     """
     dislike dislikes disliking hate hates hating detest detests despise despises
     loathe loathes hasst déteste odia odeia detesta يكره تكره
     """
 )
-"""Words that mean not liking."""
+"""Words of dislike, which negate a sentence."""
 WITHOUT = parse_words(
     """
     without ohne sans sin senza sem بدون

@@ -9,7 +9,7 @@ import hashlib
 from django.db import connection
 
 MAX_DIMENSIONS = 4_000
-"""The most dimensions of an HNSW index of half precision."""
+"""Maximum dimensions of an HNSW index of half precision."""
 
 GRAPH_COST = 60_000
 """The cost of a graph search in compared codes, if all vectors are the user's. It grows

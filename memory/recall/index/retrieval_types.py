@@ -14,7 +14,7 @@ Scores = NDArray[np.float32] | NDArray[np.float64]
 MIN_SIMILARITY = 1e-9
 """A cosine of zero marks a text without a vector."""
 RETRIEVAL_DEPTH = 100
-"""The most passages per retriever."""
+"""Maximum passages per retriever."""
 
 
 @dataclass(frozen=True, slots=True)
