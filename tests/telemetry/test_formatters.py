@@ -290,13 +290,13 @@ def test_uncaught_thread_exception_is_a_log_line(taken_over):
 
 
 def test_unraisable_exception_is_a_log_line(taken_over):
-    class UnprintableValue:
+    class FailingFinalizer:
         def __del__(self) -> None:
             raise ValueError(SECRET)
 
-    UnprintableValue()
+    FailingFinalizer()
     [entry] = taken_over()
-    assert "Stubborn.__del__" in entry["message"]
+    assert "FailingFinalizer.__del__" in entry["message"]
     assert entry["exception"].endswith("ValueError: [redacted]")
 
 
