@@ -259,16 +259,16 @@ async def test_restarted_server_is_reconnected(kind):
 class StaticTokens(NoCredentials):
     """Users' tokens, and the tokens that replace them."""
 
-    def __init__(self, count_resources, renewed=None):
-        self.count_resources = count_resources
+    def __init__(self, tokens_by_user, renewed=None):
+        self.tokens_by_user = tokens_by_user
         self.renewals = renewed or {}
         self.asked = []
 
     async def tokens(self, config, servers, user_id):
         return {
-            name: self.count_resources[user_id]
+            name: self.tokens_by_user[user_id]
             for name in servers
-            if user_id in self.count_resources
+            if user_id in self.tokens_by_user
         }
 
     async def renew(self, config, server, user_id, refused):
@@ -300,7 +300,7 @@ async def test_renewed_token_is_used_in_the_same_session(pool, urls):
     config = configured(it=signed(urls["modern"]))
     by = StaticTokens({USER: "first"})
     await open_named_tools(config, pool, by=by)
-    by.count_resources[USER] = "second"
+    by.tokens_by_user[USER] = "second"
     tools = await open_named_tools(config, pool, by=by)
     assert await call_tool(tools["who"]) == "Bearer second"
     assert len(pool) == 1

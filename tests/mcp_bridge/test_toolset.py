@@ -198,9 +198,7 @@ async def test_each_granted_name_has_a_placeholder(pool):
 
 async def test_failed_renewal_does_not_ask_to_connect(pool):
     by = CountingTokens()
-    by.count_resources = {
-        USER: SignInFailed("could not be renewed", provider="todoist")
-    }
+    by.tokens_by_user = {USER: SignInFailed("could not be renewed", provider="todoist")}
     config = configured(todoist=SIGNED_SERVER)
     (tool,) = (await open_named_tools(config, pool, by=by)).values()
     assert tool.name == "todoist_unreachable"
@@ -219,14 +217,14 @@ async def test_grant_of_a_removed_server_is_ignored(pool):
 class CountingTokens(NoCredentials):
     def __init__(self) -> None:
         self.trips = 0
-        self.count_resources = {}
+        self.tokens_by_user = {}
 
     async def tokens(self, config, servers, user_id):
         self.trips += 1
         return {
-            name: self.count_resources[user_id]
+            name: self.tokens_by_user[user_id]
             for name in servers
-            if user_id in self.count_resources
+            if user_id in self.tokens_by_user
         }
 
 
@@ -245,7 +243,7 @@ def signed_child():
 async def test_each_user_has_a_child_with_their_own_token(pool):
     config, by = configured(it=signed_child()), CountingTokens()
     alice, bob = UserId(uuid.uuid4()), UserId(uuid.uuid4())
-    by.count_resources = {alice: "alices", bob: "bobs"}
+    by.tokens_by_user = {alice: "alices", bob: "bobs"}
     seen = {}
     for user_id in (alice, bob):
         tools = await open_named_tools(config, pool, user_id=user_id, by=by)
@@ -260,7 +258,7 @@ async def test_changed_token_replaces_the_child(pool):
     config, by = configured(it=signed_child()), CountingTokens()
     pids = []
     for token in ("first", "first", "second"):
-        by.count_resources = {USER: token}
+        by.tokens_by_user = {USER: token}
         pids.append(
             await call_tool((await open_named_tools(config, pool, by=by))["pid"])
         )

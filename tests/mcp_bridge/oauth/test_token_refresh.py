@@ -167,14 +167,13 @@ async def test_token_renewed_meanwhile_is_not_renewed_again(process, scripted, u
 
 
 async def test_lease_of_a_dead_process_expires(process, scripted, user):
-    found = token_store.read_tokens
-    count_resources = (
-        await database_executor.run(found, user, {"notes": scripted.url})
-    )["notes"]
+    stored = await database_executor.run(
+        token_store.read_tokens, user, {"notes": scripted.url}
+    )
     until = process.clock() + timedelta(seconds=30)
     await database_executor.run(
         token_store.acquire_refresh_lease,
-        count_resources,
+        stored["notes"],
         now=process.clock(),
         until=until,
     )
