@@ -98,7 +98,7 @@ class Expectations(BaseModel):
     max_turns: int | None = Field(
         default=None,
         ge=1,
-        description="Maximum replies until one side says the stop marker.",
+        description="Maximum replies until one side sends the stop marker.",
     )
     max_cost_usd: float | None = Field(
         default=None,

@@ -16,7 +16,6 @@ from database import database_executor
 from memory.api import serializers
 from memory.api.schemas import (
     DeletedMemory,
-    FoundList,
     MemoriesQuery,
     MemoryChanges,
     MemoryHistory,
@@ -26,12 +25,13 @@ from memory.api.schemas import (
     MemorySearchQuery,
     NewMemory,
     SavedMemory,
+    SearchResultList,
 )
 from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
 from memory.facts import fact_serializers, fact_store, public_ids
 from memory.recall import query_preparation, search
-from memory.recall.types import FoundFact, FoundMessage
+from memory.recall.types import FactHit, MessageHit
 
 ACTOR = "user"
 
@@ -117,7 +117,7 @@ async def create_memory(
 @router.get(
     "/search",
     summary="Search memories and past messages",
-    response=FoundList,
+    response=SearchResultList,
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def search_by_query(
@@ -131,7 +131,7 @@ async def search_by_query(
 @router.post(
     "/search",
     summary="Search memories and past messages",
-    response=FoundList,
+    response=SearchResultList,
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def search_by_body(
@@ -147,8 +147,8 @@ async def _search(user_id: UserId, query: MemorySearchBody) -> HttpResponse:
             param="category",
         )
     prepared = await query_preparation.prepare_query(query.query, fusion=query.fusion)
-    facts: list[FoundFact] = []
-    messages: list[FoundMessage] = []
+    facts: list[FactHit] = []
+    messages: list[MessageHit] = []
     if query.in_ != "messages":
         facts = await database_executor.run(
             search.search_facts,

@@ -285,12 +285,12 @@ class DeletedMemory(BaseModel):
     deleted: Literal[True]
 
 
-class FoundMemoryObject(MemoryObject):
+class MemorySearchResult(MemoryObject):
     score: float
     explain: dict[str, Any] | None = None
 
 
-class FoundMessageObject(BaseModel):
+class MessageSearchResult(BaseModel):
     object: Literal["message"]
     thread_id: str | None
     position: int
@@ -303,9 +303,9 @@ class FoundMessageObject(BaseModel):
     explain: dict[str, Any] | None = None
 
 
-class FoundList(BaseModel):
+class SearchResultList(BaseModel):
     object: Literal["list"]
-    data: list[FoundMemoryObject | FoundMessageObject]
+    data: list[MemorySearchResult | MessageSearchResult]
     has_more: bool
     embedding: str = Field(
         description="The embedder's id; `off` or `failed` if only words were searched."

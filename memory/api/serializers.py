@@ -10,9 +10,9 @@ from memory.facts import fact_serializers, public_ids
 from memory.facts.types import SaveResult, StoredFact
 from memory.recall import fusion
 from memory.recall.query_preparation import PreparedQuery
-from memory.recall.types import FoundFact, FoundMessage, SearchScore
+from memory.recall.types import FactHit, MessageHit, SearchScore
 
-SearchHit = FoundFact | FoundMessage
+SearchHit = FactHit | MessageHit
 SCORE_NAMES = ("similarity", "terms", "window")
 
 
@@ -34,8 +34,8 @@ def serialize_saved(fact: StoredFact, saved: SaveResult) -> dict[str, Any]:
 
 
 def serialize_hits(
-    facts: Sequence[FoundFact],
-    messages: Sequence[FoundMessage],
+    facts: Sequence[FactHit],
+    messages: Sequence[MessageHit],
     prepared: PreparedQuery,
     *,
     limit: int,
@@ -57,13 +57,13 @@ def serialize_hits(
     if explain:
         answer["explain"] = _search_settings(prepared)
         for item, result in zip(items, results, strict=False):
-            others = facts if isinstance(result, FoundFact) else messages
+            others = facts if isinstance(result, FactHit) else messages
             item["explain"] = _explain_scores(result.score, [r.score for r in others])
     return answer
 
 
 def _serialize_hit(found: SearchHit) -> dict[str, Any]:
-    if isinstance(found, FoundFact):
+    if isinstance(found, FactHit):
         return {
             **fact_serializers.serialize_fact(found.fact),
             "score": found.score.total,

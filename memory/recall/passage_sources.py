@@ -32,7 +32,7 @@ FACT_COLUMNS = (
 """The columns of `memory_fact`, in the order of `StoredFact`."""
 
 MessageFields = tuple[int, str, int, str, str, str, float, datetime]
-"""The columns of `FoundMessage`, except the score."""
+"""The columns of `MessageHit`, except the score."""
 
 FACTS_SQL = f"""
     SELECT p.id, {", ".join(f"f.{name}" for name in FACT_COLUMNS)}

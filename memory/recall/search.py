@@ -27,9 +27,9 @@ from memory.recall.index.retrieval_types import (
 )
 from memory.recall.types import (
     Embedded,
-    FoundFact,
-    FoundMessage,
+    FactHit,
     Fusion,
+    MessageHit,
     Query,
     SearchScore,
 )
@@ -46,7 +46,7 @@ def search_facts(
     limit: int,
     category: Category | None = None,
     status: Status | None = "active",
-) -> list[FoundFact]:
+) -> list[FactHit]:
     """Return the facts that fit a query best, best first.
 
     By default, only facts that are active and currently valid; `status=None` means any
@@ -63,7 +63,7 @@ def search_facts(
 
 def search_messages(
     user_id: UserId, query: Query, *, limit: int, cutoff: MessageCutoff = None
-) -> list[FoundMessage]:
+) -> list[MessageHit]:
     """Return the past messages that fit a query best, best first.
 
     `cutoff`, a thread's id and a position, excludes that thread's messages from that
@@ -82,7 +82,7 @@ def search_facts_and_messages(
     facts: int,
     messages: int,
     cutoff: MessageCutoff = None,
-) -> tuple[list[FoundFact], list[FoundMessage]]:
+) -> tuple[list[FactHit], list[MessageHit]]:
     """Return the results of `search_facts` and `search_messages` in one pass."""
     parsed = parse_query(query)
     if parsed.is_empty or max(facts, messages) < 1:
@@ -137,7 +137,7 @@ def _search_facts(
     query: Query,
     fact_filter: FactFilter,
     limit: int,
-) -> list[FoundFact]:
+) -> list[FactHit]:
     plan = _SearchPlan(
         lambda index: index.facts(parsed, fact_filter),
         fusion.FACT_WEIGHTS,
@@ -146,7 +146,7 @@ def _search_facts(
         limit,
         query.fusion,
     )
-    return [FoundFact(*found) for found in _run_search(user_id, index, plan)]
+    return [FactHit(*found) for found in _run_search(user_id, index, plan)]
 
 
 def _search_messages(
@@ -156,7 +156,7 @@ def _search_messages(
     query: Query,
     cutoff: MessageCutoff,
     limit: int,
-) -> list[FoundMessage]:
+) -> list[MessageHit]:
     plan = _SearchPlan(
         lambda index: index.messages(parsed, cutoff),
         fusion.MESSAGE_WEIGHTS,
@@ -166,7 +166,7 @@ def _search_messages(
         query.fusion,
     )
     found = _run_search(user_id, index, plan)
-    return [FoundMessage(*fields, score) for fields, score in found]
+    return [MessageHit(*fields, score) for fields, score in found]
 
 
 def _run_search(

@@ -16,7 +16,7 @@ from memory.recall.context import turn_context
 from memory.recall.context.turn_context import ContextQuery
 from memory.recall.query_embedding import MAX_WAIT_SECONDS, FactVector
 from memory.recall.query_preparation import PreparedQuery
-from memory.recall.types import FoundFact, FoundMessage, Fusion
+from memory.recall.types import FactHit, Fusion, MessageHit
 from providers import sync_bridge
 
 SearchScope = Literal["facts", "messages", "all"]
@@ -31,8 +31,8 @@ class SearchResult:
     """The results of a search, and its method."""
 
     prepared: PreparedQuery
-    facts: list[FoundFact]
-    messages: list[FoundMessage]
+    facts: list[FactHit]
+    messages: list[MessageHit]
 
 
 def search_memory(

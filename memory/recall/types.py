@@ -46,7 +46,7 @@ class SearchScore:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundFact:
+class FactHit:
     """A fact as a search result."""
 
     fact: StoredFact
@@ -54,7 +54,7 @@ class FoundFact:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundMessage:
+class MessageHit:
     """A past message as a search result."""
 
     id: int

@@ -13,8 +13,8 @@ SHOWN = 8
 WIDTH = 160
 INDENT = "    "
 END_DESCRIPTIONS = {
-    SmokeRun.Stop.PERSONA: "the persona said the stop marker",
-    SmokeRun.Stop.AGENT: "the agent said the stop marker",
+    SmokeRun.Stop.PERSONA: "the persona sent the stop marker",
+    SmokeRun.Stop.AGENT: "the agent sent the stop marker",
     SmokeRun.Stop.MAX_TURNS: "ended by max_turns",
     SmokeRun.Stop.SILENCE: "one side sent an empty message",
     SmokeRun.Stop.TIMEOUT: "took too long",

@@ -16,7 +16,12 @@ from core.errors import CoulisseError
 from core.text import redaction
 from memory import memory_settings
 from memory.api import serializers
-from memory.api.schemas import MAX_QUERY_LENGTH, FoundList, MemoryObject, SavedMemory
+from memory.api.schemas import (
+    MAX_QUERY_LENGTH,
+    MemoryObject,
+    SavedMemory,
+    SearchResultList,
+)
 from memory.facts import fact_serializers, fact_store, public_ids
 from memory.facts.types import Category, Status, StoredFact
 from memory.recall import query_preparation, sync_search
@@ -43,7 +48,7 @@ class FactList(BaseModel):
     last_id: str | None
 
 
-class FactsOrFound(RootModel[FactList | FoundList]):
+class FactListOrSearchResults(RootModel[FactList | SearchResultList]):
     """A page of facts; with `q` the results of a search."""
 
 
@@ -78,7 +83,7 @@ class FactListView(UserView):
             ),
             AFTER_PARAMETER,
         ],
-        responses=FactsOrFound,
+        responses=FactListOrSearchResults,
     )
     def get(self, request: Request, user: str) -> Response:
         """List facts, newest first; with `q` the best matches, with their scores."""

@@ -72,7 +72,7 @@ def test_run_without_a_worker_prints_progress(models: ScriptedModels):
         f"{name}  persona    Any plums?",
         f"{name}  assistant  We have plums.",
         f"{name}  persona    Thanks! [FIN]",
-        f"{name}  passed, 1 turn, the persona said the stop marker, $0.000030",
+        f"{name}  passed, 1 turn, the persona sent the stop marker, $0.000030",
         "plums: 1 passed, 0 failed, $0.000030",
     ]
 

@@ -25,7 +25,7 @@ from memory.facts import fact_store, public_ids
 from memory.facts.types import MAX_CONTENT_LENGTH, Category, FactDraft, StoredFact
 from memory.memory_settings import UserMemory
 from memory.recall import query_embedding, search
-from memory.recall.types import FoundMessage
+from memory.recall.types import MessageHit
 
 MAX_SEARCH_LIMIT = 20
 MAX_TEXT_LENGTH = 1000
@@ -267,7 +267,7 @@ def _serialize_fact(fact: StoredFact) -> Any:
     }
 
 
-def _serialize_message(message: FoundMessage) -> Any:
+def _serialize_message(message: MessageHit) -> Any:
     return {
         "said_at": message.created_at,
         "role": message.role,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from core import token_estimates
 from memory.extraction.injection import injection_filter
 from memory.facts.types import StoredFact
-from memory.recall.types import FoundMessage
+from memory.recall.types import MessageHit
 
 MAX_QUOTE_LENGTH = 400
 """Characters of an older message that the prompt quotes."""
@@ -34,7 +34,7 @@ class PromptMemories:
     """Facts that every prompt has, in their order."""
     facts: Sequence[StoredFact] = ()
     """Facts found for this turn, best first."""
-    messages: Sequence[FoundMessage] = ()
+    messages: Sequence[MessageHit] = ()
     """Older messages, most relevant first."""
     summaries: Sequence[str] = ()
     """Summaries of earlier messages, oldest first."""
@@ -131,7 +131,7 @@ def _format_day(at: datetime, zone: tzinfo) -> str:
 
 
 def _fitting_message_lines(
-    messages: Iterable[FoundMessage], budget: _TokenBudget, zone: tzinfo
+    messages: Iterable[MessageHit], budget: _TokenBudget, zone: tzinfo
 ) -> Iterable[str]:
     """Return the lines of the messages that fit, chosen by relevance, in chronological
     order."""
@@ -144,7 +144,7 @@ def _fitting_message_lines(
     return [line for _, line in affordable]
 
 
-def _message_line(message: FoundMessage, zone: tzinfo) -> str:
+def _message_line(message: MessageHit, zone: tzinfo) -> str:
     # A quotation mark inside the text must not end the quote.
     text = quote_line(message.text[:MAX_READ_LENGTH]).replace('"', "'")
     if len(text) > MAX_QUOTE_LENGTH:

@@ -12,7 +12,7 @@ from core.ids import UserId
 from memory.config import MemoryConfig
 from memory.facts.types import StoredFact
 from memory.recall import passage_sources
-from memory.recall.types import FoundMessage
+from memory.recall.types import MessageHit
 from memory.transcript.message_store import RecentMessages
 
 PINNED_IMPORTANCE = 9
@@ -58,7 +58,7 @@ def pinned_facts(user_id: UserId, *, limit: int) -> list[StoredFact]:
 
 def important_messages(
     recent: RecentMessages, thread: str, settings: MemoryConfig
-) -> list[FoundMessage]:
+) -> list[MessageHit]:
     """Return a thread's important messages that precede the recent ones."""
     if recent.thread_id is None or not recent.first_position:
         return []
@@ -71,7 +71,7 @@ def important_messages(
     place = [recent.thread_id, recent.first_position]
     rows = _fetch_rows(query, [*place, min_importance, settings.salience_limit])
     return [
-        FoundMessage(
+        MessageHit(
             message_id,
             thread,
             position,

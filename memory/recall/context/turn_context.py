@@ -20,7 +20,7 @@ from memory.models import Summary
 from memory.recall import search
 from memory.recall.context import memory_prompt, pinned_context
 from memory.recall.context.memory_prompt import PromptMemories
-from memory.recall.types import FoundMessage, Query
+from memory.recall.types import MessageHit, Query
 from memory.transcript import message_store
 from memory.transcript.message_store import RecentMessages, ThreadHistory
 
@@ -134,7 +134,7 @@ def _recall(
     )
 
 
-def _drop_duplicates(messages: Iterable[FoundMessage]) -> list[FoundMessage]:
+def _drop_duplicates(messages: Iterable[MessageHit]) -> list[MessageHit]:
     return list({message.id: message for message in messages}.values())
 
 

@@ -12,7 +12,7 @@ from memory.extraction import date_parsing
 from memory.facts.types import StoredFact
 from memory.recall.context import memory_prompt
 from memory.recall.context.memory_prompt import PromptMemories
-from memory.recall.types import FoundMessage
+from memory.recall.types import MessageHit
 
 NOW = datetime(2026, 5, 1, 9, 30, tzinfo=UTC)
 
@@ -44,10 +44,10 @@ def fact(content: str, **fields) -> StoredFact:
     return StoredFact(content=content, **{**defaults, **fields})
 
 
-def message(text: str, number: int = 1, **fields) -> FoundMessage:
+def message(text: str, number: int = 1, **fields) -> MessageHit:
     defaults = {"thread": "", "position": number, "role": "user", "agent": ""}
     defaults |= {"importance": 0.5, "created_at": NOW.replace(day=number)}
-    return FoundMessage(id=number, text=text, **{**defaults, **fields})
+    return MessageHit(id=number, text=text, **{**defaults, **fields})
 
 
 def lines(memories: PromptMemories, max_tokens: int = 1000) -> list[str]:

@@ -82,5 +82,5 @@ def test_turn_and_fact_responses_match_their_schemas(script, alice):
         SavedMemory, ok(script.post(path, json={"content": "Likes pears"}), 201)
     )
     found = ok(script.get(path, params={"q": "figs and plums", "in": "all"}))
-    fact_list.FactsOrFound.model_validate(found)
+    fact_list.FactListOrSearchResults.model_validate(found)
     assert_fits(schemas.ErasedUser, ok(script.delete(f"/admin/users/{alice}")))
