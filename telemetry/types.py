@@ -63,7 +63,7 @@ class TurnRecord(TurnSummary):
     recalled_fact_ids: Sequence[str]
     """Public ids of the user's facts in the prompt."""
     calls: Sequence[Call]
-    """In order of beginning; a tool call contains the calls made within it."""
+    """Ordered by start; a tool call contains the calls made within it."""
 
 
 @dataclass(frozen=True, slots=True)

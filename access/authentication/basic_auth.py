@@ -113,7 +113,7 @@ class SharedCheck:
     """A running check, and the addresses that wait for its result."""
 
     attempts: dict[str, LoginAttempt]
-    """By network: a failure counts once for each network."""
+    """Keyed by network: a failure counts once per network."""
     result: asyncio.Task[str | None]
 
 

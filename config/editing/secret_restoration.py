@@ -195,7 +195,7 @@ class _Counterparts:
     def __init__(self, new: Any, old: Any) -> None:
         self.new, self.old = new, old
         self._pairs: dict[tuple[int, int], _ListMatch] = {}
-        """By the `id` of the lists, which stay referenced as long."""
+        """Keyed by the `id` of the lists, which stay referenced as long."""
 
     def find(self, location: Location) -> Location | None:
         steps: list[str | int] = []

@@ -38,7 +38,7 @@ NAME = "minilm-int8"
 DIMENSIONS = 384
 LANGUAGES = "English"
 SIMILARITY_THRESHOLD = 0.1
-"""From 0.2 on, some related texts are lost, too."""
+"""From 0.2 on, the threshold also loses related texts."""
 MAX_TOKENS = 256
 """The length the model was trained on; the rest of a text is ignored."""
 MAX_CHARS = 4096

@@ -33,7 +33,7 @@ KIND = "smoke"
 PRIORITY = -20
 """Below what users wait for, and below judges."""
 KEEP_DAYS = 30
-"""For runs of tests that are no longer configured."""
+"""Applies to runs of tests that are no longer configured."""
 SCHEDULE_GRACE = timedelta(seconds=120)
 """Maximum age of a schedule's tick; schedules are checked every half minute."""
 OPEN = (SmokeRun.State.QUEUED, SmokeRun.State.RUNNING)

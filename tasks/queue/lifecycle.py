@@ -81,7 +81,7 @@ class TaskSpec:
     turn_id: uuid.UUID | None = None
     token_id: uuid.UUID | None = None
     key: str | None = None
-    """Of several tasks with one key only the first is added."""
+    """Idempotency key: a task is not added if one has this key."""
     priority: int = 0
     max_failures: int = 1
     delay_seconds: float = 0.0

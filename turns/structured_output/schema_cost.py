@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_BYTES = 10_000
-"""Of a schema. A validator takes up to 70 times its schema's bytes, in 3 ms at most."""
+"""Maximum size of a schema. Its validator takes up to 70 times as much, within 3 ms."""
 MAX_DEPTH = 32
 MAX_WORK = 1_000_000
 """Maximum product of a schema's values and a reply's bytes for a check on the event

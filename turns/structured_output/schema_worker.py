@@ -26,15 +26,15 @@ import orjson
 from core.text.sanitization import escape_and_truncate_middle, truncate_middle
 
 MAX_MEMORY_BYTES = 256 * 1024 * 1024
-"""In addition to the memory of the process when it starts."""
+"""Maximum memory that requests add to that of the started process."""
 MAX_CPU_SECONDS = 2
-"""Of one request."""
+"""Maximum CPU time of one request."""
 MAX_PATTERN_BYTES = 4 * 1024 * 1024
-r"""Of one compiled pattern; `\p{L}{50}` takes two million."""
+r"""Maximum size of a compiled pattern; `\p{L}{50}` takes two million."""
 MAX_STATES_BYTES = 1024 * 1024
 """Memory that a pattern may use while it matches."""
 MAX_BACKTRACKS = 100_000
-"""Of a pattern with look-around or back-references; others need none."""
+"""The limit for patterns with look-around or back-references; others need none."""
 MAX_ERROR_LENGTH = 400
 """Maximum characters of a mismatch, which the model reads to correct its reply. The
 library quotes the value, whatever its size.

@@ -54,7 +54,7 @@ class SourceNode:
     anchor: str | None = None
     is_flow: bool = False
     style: str | None = None
-    """For a scalar: its quote, `|` or `>`."""
+    """The style of a scalar: its quote, `|` or `>`."""
     entries: list["SourceEntry"] = field(default_factory=list)
 
     @property

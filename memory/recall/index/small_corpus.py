@@ -53,7 +53,7 @@ class TermIndex:
     lengths: tuple[int, ...] = ()
     """The number of terms of each text."""
     postings: Mapping[int, TermCounts] = field(default_factory=dict)
-    """By the hash of a term: its texts and frequencies."""
+    """The texts and frequencies of a term, keyed by its hash."""
 
     def bm25(self, hashes: Sequence[int]) -> SparseScores:
         """Return the BM25 score of each text that has any of the terms."""
