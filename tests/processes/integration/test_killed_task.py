@@ -123,7 +123,9 @@ def test_task_survives_kills_and_runs_once(served: Project, fake: FakeProvider) 
     fake.wait(lambda: len(fake.requests) == 5, WAIT_SECONDS)
     [process] = served.attached
     process.send_signal(signal.SIGTERM)
-    assert "Traceback" not in process.communicate(timeout=WAIT_SECONDS)[0]
+    # Celery may log the lost connection to the killed broker with a traceback.
+    _, *tracebacks = process.communicate(timeout=WAIT_SECONDS)[0].split("Traceback")
+    assert [each for each in tracebacks if "redis/connection.py" not in each] == []
     row = "SELECT state, attempts, interruptions FROM tasks_task WHERE prompt = 'four'"
     assert execute(served, row) == [("queued", 1, 0)]
     counted = json.loads(served.run("tasks", "counts", "--json").stdout)
