@@ -113,6 +113,14 @@ def test_threads_are_separate_and_latest_is_shown_first(script, browser, alice):
     assert error(refusal_page, 404)["code"] == "thread_not_found"
 
 
+def test_reply_of_a_failed_turn_shows_its_error(browser, script, alice):
+    turn_id = store_messages(alice, Message("user", "Hi"), Message("assistant", "He"))
+    store_turn(turn_id=turn_id, user_id=alice, outcome="error", error="out of tokens")
+    _, reply = read(script, alice)["data"]
+    assert reply["turn"]["error"] == "out of tokens"
+    assert "out of tokens" in page(browser, alice)
+
+
 def test_texts_are_escaped(browser, alice):
     call = tool_call("look", arguments=MARKUP, result=MARKUP, error=MARKUP)
     turn_id = store_messages(
