@@ -79,7 +79,7 @@ class UpdateArguments(ToolArguments):
     content: str = Field(
         min_length=1,
         max_length=MAX_CONTENT_LENGTH,
-        description="What is true now, as a sentence that stands alone.",
+        description="The current fact, as a sentence that stands alone.",
     )
 
 
@@ -143,7 +143,7 @@ def make_tools(
     return [
         MemoryTool(
             "search_memory",
-            "Search what is known about the user and what was said in earlier "
+            "Search the facts about the user and the messages of earlier "
             "conversations. Use it when the answer may lie in the past: preferences, "
             "people, events, appointments, decisions.",
             SearchArguments,
