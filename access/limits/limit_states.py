@@ -76,13 +76,13 @@ def compute_states(
     states = []
     for limit in limits:
         unit, values = limit.rule.unit, counters[limit.key]
-        used = _used_amount(unit, values) - own_usage[unit]
+        used = _used_and_reserved_amount(unit, values) - own_usage[unit]
         reserved = _reserved_amount(unit, values) - own_reservation[unit]
         states.append(LimitState(limit, used, own_usage[unit], now, reserved))
     return states
 
 
-def _used_amount(unit: Unit, values: CounterValues) -> int:
+def _used_and_reserved_amount(unit: Unit, values: CounterValues) -> int:
     match unit:
         case "requests":
             return values.requests
