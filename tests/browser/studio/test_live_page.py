@@ -25,8 +25,10 @@ def test_live_page_polls_without_websocket(
 ) -> None:
     window.page.route_web_socket("**/admin/live/events", lambda socket: socket.close())
     page = window.open("/admin/live")
-    page.locator("#live-state", has_text="every two seconds").wait_for()
+    state = page.locator("#live-state", has_text="every two seconds")
+    state.wait_for()
     check_task_is_followed(window, client, release_model)
+    assert state.is_visible()
 
 
 def check_task_is_followed(
