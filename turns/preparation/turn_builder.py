@@ -10,7 +10,6 @@ from agents.loop import ToolSet
 from config import live
 from config.sections import Config
 from core import token_usage
-from core.ids import UserId
 from core.messages import Message
 from core.tools import Tool
 from database import database_executor
@@ -38,13 +37,12 @@ async def prepare(request: TurnRequest) -> Turn:
     started = StartTime()
     embeddings = usage_collector.start_collecting()
     config = live.current()
-    user_id = request.user_id
     _check_caller(config, request)
-    route = await routing.choose_agent(config, request.agent, user_id)
+    route = await routing.choose_agent(config, request.agent, request.user_id)
     agent = route.agent
     memory = _memory(config, request, agent)
     new: Sequence[Message] = prompt.new_messages(request.messages)
-    tools = await _tools(config, request, user_id, agent)
+    tools = await _tools(config, request, agent)
     system = _system(request, agent)
     tool_set = loop.build_tool_set(request.tools, tools, request.parameters)
     count_tokens = _prompt_counter(config, request, agent, tool_set)
@@ -58,7 +56,7 @@ async def prepare(request: TurnRequest) -> Turn:
         _, conversation = _join_conversation(request, context, new)
         return count_tokens(compose(context, conversation))
 
-    usage = _usage(request, config, route, user_id, count_prompt, started)
+    usage = _usage(request, config, route, count_prompt, started)
     if usage.is_limited and memory.has_paid_embedder:
         # Recall calls its API before anything is reserved, and the call is billed.
         await database_executor.run(reservations.check_limits, usage)
@@ -73,14 +71,12 @@ async def prepare(request: TurnRequest) -> Turn:
     except BaseException:
         # Embeddings for recall are billed even if the turn does not begin.
         charge = request_limits.embedding_charge(config, embeddings)
-        async_reservations.release_later(
-            grant or UsageGrant(usage.counter_keys()), charge
-        )
+        async_reservations.release_later(grant or _empty_grant(usage), charge)
         raise
     return Turn(
         request=request,
         agent=agent,
-        user_id=user_id,
+        user_id=request.user_id,
         new=new,
         prompt=compose(context, conversation),
         memory=memory.settings,
@@ -114,10 +110,10 @@ def _memory(config: Config, request: TurnRequest, agent: AgentConfig) -> Resolve
 
 
 async def _tools(
-    config: Config, request: TurnRequest, user_id: UserId, agent: AgentConfig
+    config: Config, request: TurnRequest, agent: AgentConfig
 ) -> list[Tool]:
     """Return the agent's tools; raises `Invalid` for a name the client also uses."""
-    box = Toolbox(config, user_id, request.options, request=request)
+    box = Toolbox(config, request.user_id, request.options, request=request)
     tools = await box.open(agent)
     toolbox.check_names(agent, tools, request.tools)
     return tools
@@ -172,7 +168,6 @@ def _usage(
     request: TurnRequest,
     config: Config,
     route: Route,
-    user_id: UserId,
     count_prompt: Callable[[Context], int],
     started: StartTime,
 ) -> TurnUsageRequest:
@@ -180,7 +175,7 @@ def _usage(
     return TurnUsageRequest(
         config=config,
         caller=request.caller,
-        user_id=user_id,
+        user_id=request.user_id,
         agent=route.agent,
         experiment=route.experiment,
         token_limits=request.options.token_limits,
@@ -190,6 +185,11 @@ def _usage(
         is_incognito=request.options.is_incognito,
         is_exempt=request.origin == "smoke",
     )
+
+
+def _empty_grant(usage: TurnUsageRequest) -> UsageGrant:
+    """Return a grant that reserves nothing, to charge what was used before it."""
+    return UsageGrant(usage.counter_keys())
 
 
 def _extraction_request(
