@@ -1,4 +1,4 @@
-"""Field types of requests: times, text, page sizes, metadata."""
+"""Field types of requests and responses: times, text, page sizes, metadata."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -40,6 +40,13 @@ Instant = Annotated[
     BeforeValidator(parse_instant),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
+NullIfEmpty = Annotated[str | None, BeforeValidator(lambda text: text or None)]
+"""A text of a response; an empty one is null."""
+UnixSeconds = Annotated[
+    int,
+    BeforeValidator(lambda at: int(at.timestamp()) if hasattr(at, "timestamp") else at),
+]
+"""An instant of a response, in seconds since 1970, as in OpenAI's objects."""
 PageLimit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)]
 # OpenAI's own limits.
 Metadata = Annotated[

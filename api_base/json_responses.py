@@ -4,11 +4,17 @@ from typing import Any
 
 import orjson
 from django.http import HttpResponse
+from pydantic import BaseModel
 
 
-def json_response(content: dict[str, Any], *, status: int = 200) -> HttpResponse:
-    """Return `content` as JSON."""
-    body = orjson.dumps(content)
+def json_response(
+    content: dict[str, Any] | BaseModel, *, status: int = 200
+) -> HttpResponse:
+    body = (
+        content.model_dump_json().encode()
+        if isinstance(content, BaseModel)
+        else orjson.dumps(content)
+    )
     # Django leaves the length to a middleware; without it uvicorn would send chunks.
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
     return HttpResponse(body, headers=headers, status=status)

@@ -1,11 +1,14 @@
 """The YAML keys of this layer: server settings, and text snippets (`vars:`)."""
 
 import ipaddress
+import re
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from config.sections import Section
+from config.sections import Config, Section
+from config.validation.web_address import WebAddress
 
 
 def _check_ip_address(text: str) -> str:
@@ -24,6 +27,21 @@ def _check_ip_network(text: str) -> str:
         message = "must be an IP address or a network such as 10.0.0.0/8"
         raise ValueError(message) from None
     return text
+
+
+def _clean_base_url(value: str) -> str:
+    if urlsplit(value).query:
+        raise ValueError("must be an address without a query")
+    return value.rstrip("/")
+
+
+def _check_origin(text: str) -> str:
+    origin = text.lower().rstrip("/")
+    if text != "*" and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s,]+", origin):
+        raise ValueError(
+            "must be the origin of a page, such as https://app.example.com, or '*'"
+        )
+    return origin
 
 
 class ServerConfig(BaseModel):
@@ -71,6 +89,11 @@ class ServerConfig(BaseModel):
         "`.example.com` with all subdomains, or `*` for any. IP addresses and names "
         "without a dot are always accepted.",
     )
+    allowed_origins: tuple[Annotated[str, AfterValidator(_check_origin)], ...] = Field(
+        (),
+        description="Origins whose pages may call `/v1` and `/mcp` from a browser "
+        "(CORS): `https://app.example.com`, or `*` for any page, without cookies.",
+    )
     allow_private_images: bool = Field(
         False,
         description="Whether requests may contain image URLs on private hosts "
@@ -81,6 +104,26 @@ class ServerConfig(BaseModel):
 SERVER = Section(
     key="server", shape=ServerConfig, default=ServerConfig, applies="restart"
 )
+PUBLIC_BASE_URL: Section[str | None] = Section(
+    key="public_base_url",
+    shape=Annotated[
+        WebAddress,
+        AfterValidator(_clean_base_url),
+        Field(
+            description="The public address of this server, such as "
+            "https://agents.example.com. Links for users begin with it. Default: "
+            "http://localhost with the server's port.",
+        ),
+    ],
+    default=lambda: None,
+)
 VARS: Section[dict[str, str]] = Section(
     key="vars", shape=dict[str, str], default=dict, noun="variable"
 )
+
+
+def allowed_hosts(config: Config) -> tuple[str, ...]:
+    """Return the public host names of the server, also that of `public_base_url`."""
+    names = config.get(SERVER).allowed_hosts
+    address = config.get(PUBLIC_BASE_URL)
+    return names if address is None else (*names, urlsplit(address).hostname or "")

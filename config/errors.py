@@ -20,10 +20,13 @@
 | coulisse.E016 | a mask was submitted where the file has no secret |
 | coulisse.E017 | a submitted text is not a valid value at its place |
 | coulisse.E018 | more problems were found than are listed |
+| coulisse.E019 | an entry that is in use was disabled or removed |
 | coulisse.E101 and up | a section's own checks; its `config.py` lists them |
 """
 
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from config.sections import Problem
 from core.errors import Conflict, Denied, Invalid, NotFound, Unavailable
@@ -46,6 +49,7 @@ NAME_MISMATCH = "coulisse.E015"
 MASKED = "coulisse.E016"
 MISPLACED = "coulisse.E017"
 MORE_PROBLEMS = "coulisse.E018"
+IN_USE = "coulisse.E019"
 
 MAX_PROBLEMS = 100
 """The most problems reported for one content."""
@@ -60,6 +64,26 @@ def limit_problems(problems: Sequence[Problem]) -> Sequence[Problem]:
         (), f"{count:,} more problems are not shown; fix these first", MORE_PROBLEMS
     )
     return [*problems[:MAX_PROBLEMS], more]
+
+
+MISSING_TARGET = re.compile(r", (?:which|but) .*\Z", re.DOTALL)
+"""The end of a message about a reference: what is wrong with its target."""
+
+
+def describe_uses(
+    problems: Iterable[Problem], noun: str, name: str
+) -> Sequence[Problem]:
+    """Return the problems of an entry's removal as uses of it, if all of them are."""
+    problems = tuple(problems)
+    if not all(MISSING_TARGET.search(p.message) for p in problems):
+        return problems
+    first = Problem(
+        (),
+        f"{noun} '{name}' is in use; remove it from these entries first",
+        IN_USE,
+    )
+    uses = [replace(p, message=MISSING_TARGET.sub("", p.message)) for p in problems]
+    return [first, *uses]
 
 
 class ConfigInvalid(Invalid):

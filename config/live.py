@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as with_changes
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import watchfiles
 from django.conf import settings
@@ -31,30 +31,13 @@ _lock = threading.RLock()
 """Serializes the creation of a new configuration, also of the first one."""
 
 
-class OverrideStore(Protocol):
-    """Reads the studio's overrides; `settings.COULISSE_OVERLAYS` names the class.
+def get_store() -> Any:
+    """Return the `DatabaseStore` of the studio's overrides; None if none is configured.
 
-    The readers return None while the database is unavailable, and do not raise.
+    Named by a setting, because this module is imported before the models are.
     """
-
-    def newest_version(self) -> int | None:
-        """Return the version of the stored overrides."""
-
-    def read(self) -> Overlays | None:
-        """Return the stored overrides."""
-
-    def read_in_thread(self) -> Overlays | None:
-        """Return the stored overrides; safe to call in a thread with an event loop."""
-
-    def close(self) -> None:
-        """Close this thread's connection."""
-
-
-def get_store() -> OverrideStore | None:
-    """Return the reader of the studio's overrides, or None if none is configured."""
     path = settings.COULISSE_OVERLAYS
-    found: OverrideStore | None = import_string(path) if path else None
-    return found
+    return import_string(path) if path else None
 
 
 def current() -> Config:
@@ -91,7 +74,7 @@ def read_effective(path: Path, *, is_strict: bool = True) -> Config:
 
 def _read_overlays() -> Overlays:
     store = get_store()
-    found = store.read_in_thread() if store else NO_OVERLAYS
+    found: Overlays | None = store.read_in_thread() if store else NO_OVERLAYS
     if found is None:
         logger.warning(
             "database unavailable; the YAML file applies without the studio's "
@@ -175,7 +158,8 @@ def _activate(old: Config, new: Config) -> tuple[dict[str, str], list[str]]:
             restart.append(key)
     _log_rejected(old.rejected_overrides, new)
     set_current(with_changes(new, values=values))
-    _set_pending_restart(restart)
+    global _restart_keys
+    _restart_keys = tuple(restart)
     return changes, restart
 
 
@@ -190,11 +174,6 @@ def file_error() -> ConfigInvalid | None:
     Set by the watcher; always None in a process without one.
     """
     return _file_error
-
-
-def _set_pending_restart(keys: Sequence[str]) -> None:
-    global _restart_keys
-    _restart_keys = tuple(keys)
 
 
 def _log_rejected(before: Sequence[RejectedOverride], config: Config) -> None:
@@ -245,7 +224,6 @@ class ConfigWatcher:
         )
 
     def start(self) -> None:
-        """Start the thread."""
         # The event covers every file in the directory.
         logging.getLogger("watchfiles").setLevel(logging.WARNING)
         self._thread.start()

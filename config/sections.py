@@ -22,6 +22,13 @@ Location = tuple[str | int, ...]
 """A path in the YAML: `("agents", 2, "provider")`."""
 
 
+def entries_of(value: Any) -> Iterable[tuple[str | int, Any]]:
+    """Return the keys or indexes of a map or a list, and what they lead to."""
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list) else ()
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """A position in a file; the first line and column are 1, as in editors."""

@@ -57,8 +57,6 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the reply's text."""
-
     text: str
 
 

@@ -1,7 +1,7 @@
 """Messages of a conversation, in the format that all layers share."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -36,8 +36,6 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a conversation."""
-
     role: Role
     content: Content = None
     name: str | None = None
@@ -47,6 +45,9 @@ class Message:
     """Only on tool messages: the id of the call."""
     reasoning: tuple[Reasoning, ...] = ()
     """Only on assistant messages."""
+    cache_control: Mapping[str, Any] | None = field(default=None, compare=False)
+    """The client's mark that the prompt up to here is worth caching, in Anthropic's
+    format. It is no part of the conversation: clients move it with each request."""
 
     @property
     def text(self) -> str:

@@ -32,7 +32,6 @@ class Reply:
         self._calls: dict[int, list[str]] = {}
 
     def add(self, event: Event) -> None:
-        """Add an event."""
         match event:
             case TextDelta():
                 self._text.append(event.text)
@@ -67,6 +66,11 @@ class Reply:
     @property
     def reasoning(self) -> str:
         return "".join(self._reasoning)
+
+    @property
+    def reasoning_blocks(self) -> tuple[Reasoning, ...]:
+        """The reasoning as its provider expects it back."""
+        return tuple(self._blocks)
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:

@@ -13,6 +13,8 @@ IMAGE_TOKENS = 800
 """The tokens of a medium-sized image on most models."""
 FILE_BYTES_PER_TOKEN = 32
 """For base64-encoded PDFs, with about 2,000 tokens per page."""
+MAX_FILE_TEXT_TOKENS = 50_000
+"""The tokens of a file's text in a prompt, at most."""
 
 
 def estimate_text(text: str) -> int:
@@ -63,6 +65,19 @@ def _estimate_part(part: dict[str, Any]) -> int:
         case "text":
             return 0
         case "file":
-            size = len(part.get("file", {}).get("file_data") or "")
-            return max(IMAGE_TOKENS, size // FILE_BYTES_PER_TOKEN)
+            return _estimate_file(part.get("file") or {})
     return IMAGE_TOKENS
+
+
+def _estimate_file(file: dict[str, Any]) -> int:
+    """Estimate a file from its data, or from its size and type."""
+    if data := file.get("file_data"):
+        return max(IMAGE_TOKENS, len(data) // FILE_BYTES_PER_TOKEN)
+    size: int = file.get("bytes", 0)
+    kind = str(file.get("content_type", ""))
+    if kind.startswith(("image/", "audio/")):
+        return IMAGE_TOKENS
+    if kind == "application/pdf":
+        # Base64 is a third longer.
+        return max(IMAGE_TOKENS, size * 4 // 3 // FILE_BYTES_PER_TOKEN)
+    return min(_tokens_of_size(size), MAX_FILE_TEXT_TOKENS)

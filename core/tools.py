@@ -45,7 +45,6 @@ class Tool(Protocol):
 
 
 def to_openai_tool(tool: Tool) -> dict[str, Any]:
-    """Return a tool in the format of OpenAI's `tools`."""
     function = {
         "name": tool.name,
         "description": tool.description,

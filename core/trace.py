@@ -44,8 +44,6 @@ class Attempt:
 
 @dataclass(slots=True)
 class ModelCall:
-    """One call of a model."""
-
     agent: str
     provider: str
     """The provider's name under `providers:`."""

@@ -8,14 +8,16 @@ first message costs 100 ms and 8 MB more. Management commands do not import it.
 
 import logging
 import os
+import threading
 from typing import Any
 
 import django
 from celery import Celery, Task, signals
 from django.apps import apps
-from django.db import InterfaceError, OperationalError, close_old_connections
+from django.db import InterfaceError, OperationalError, connections
 
 from core.runtime import request_ids
+from coulisse_site import broker_transport
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
 
@@ -26,14 +28,43 @@ def list_job_apps() -> list[str]:
     return [config.name for config in apps.get_app_configs()]
 
 
+class Job(Task[Any, Any]):
+    """A periodic job: a process does not run it twice at a time.
+
+    Otherwise jobs that hang, for example on a provider, would accumulate.
+    """
+
+    # Database outages need no traceback: `on_failure` logs a line.
+    throws = (OperationalError, InterfaceError)
+    _locks: dict[str, threading.Lock] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        lock = self._locks.setdefault(self.name, threading.Lock())
+        if not lock.acquire(blocking=False):
+            return None
+        log_context = request_ids.current.set(f"job_{self.request.id}")
+        try:
+            return self.run(*args, **kwargs)
+        finally:
+            request_ids.current.reset(log_context)
+            # The pool may have a thousand threads.
+            connections.close_all()
+            lock.release()
+
+    def on_failure(self, exc: BaseException, *_: Any, **__: Any) -> None:
+        """Log that a job was skipped; beat sends it again."""
+        if isinstance(exc, self.throws):
+            reason = str(exc).strip().partition("\n")[0]
+            logger.warning("%s skipped: database unavailable: %s", self.name, reason)
+
+
+broker_transport.install()
 # Without Celery's fixup for Django, which prepends the working directory to `sys.path`:
 # a user's ./config directory would shadow this project's package.
-app = Celery("coulisse", fixups=[])
+app = Celery("coulisse", fixups=[], task_cls=Job)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(list_job_apps)
 app.set_default()
-# Database outages need no traceback: `log_skipped_job` logs a line.
-app.Task.throws = (OperationalError, InterfaceError)
 
 logger = logging.getLogger(__name__)
 
@@ -41,32 +72,3 @@ logger = logging.getLogger(__name__)
 @signals.setup_logging.connect
 def keep_django_logging(**_: Any) -> None:
     """Keep Django's logging settings: with a receiver, Celery configures none."""
-
-
-@signals.task_prerun.connect
-@signals.task_postrun.connect
-def close_broken_connections(**_: Any) -> None:
-    """Close a job's database connection if it is broken or expired."""
-    close_old_connections()
-
-
-@signals.task_failure.connect
-def log_skipped_job(
-    sender: "Task[Any, Any]", exception: BaseException, **_: Any
-) -> None:
-    """Log that a job was skipped; beat sends it again."""
-    if isinstance(exception, sender.throws):
-        reason = str(exception).strip().partition("\n")[0]
-        logger.warning("%s skipped: database unavailable: %s", sender.name, reason)
-
-
-@signals.task_prerun.connect
-def set_job_log_context(task_id: str, **_: Any) -> None:
-    """Add the job's id to its log lines."""
-    request_ids.current.set(f"job_{task_id}")
-
-
-@signals.task_postrun.connect
-def clear_job_log_context(**_: Any) -> None:
-    """Remove the job's id from later log lines of the thread."""
-    request_ids.current.set("")

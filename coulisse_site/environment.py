@@ -19,7 +19,6 @@ SQLITE_PRAGMAS = (
 
 
 def sqlite_settings(path: Path) -> dict[str, Any]:
-    """Return the settings of a SQLite file."""
     return {
         "ENGINE": "coulisse_site.sqlite",
         "NAME": path,

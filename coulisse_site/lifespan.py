@@ -13,12 +13,12 @@ from core.errors import CoulisseError
 from database import database_executor
 from database.errors import DatabaseDown
 from gateway.asgi.handler import GatewayHandler
-from memory.extraction import notifier
 from memory.recall import query_preparation
 from providers import client
 from providers.pricing import price_table
 from studio.live import broadcaster
 from studio.server import event_loop_bridge
+from tasks.queue import publisher
 from turns.structured_output import schema_worker_pool
 from turns.tools import mcp_sessions
 
@@ -62,7 +62,7 @@ class Lifespan:
         event_loop_bridge.detach_loop()
         await mcp_sessions.close_sessions()
         await database_executor.wait_for_writes()
-        await asyncio.to_thread(notifier.flush)
+        await asyncio.to_thread(publisher.flush)
         await schema_worker_pool.close()
         await client.close()
         await send({"type": "lifespan.shutdown.complete"})

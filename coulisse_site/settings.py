@@ -9,6 +9,7 @@ from typing import Any
 
 from django.utils.functional import SimpleLazyObject
 from django.utils.module_loading import import_string
+from kombu import Exchange, Queue
 
 from coulisse_site import environment, redis_urls, theme
 from coulisse_site.environment import env
@@ -23,6 +24,8 @@ COULISSE_CONFIG = Path(env.str("COULISSE_CONFIG", default="coulisse.yaml")).abso
 COULISSE_STATE_DIR = COULISSE_CONFIG.parent / ".coulisse"
 # The keys that encrypt users' MCP tokens, unless the environment sets them.
 COULISSE_SECRETS_FILE = COULISSE_STATE_DIR / "secrets.env"
+# The files of users, with `storage: {backend: fs}`, and uploads that are received.
+COULISSE_FILES_DIR = COULISSE_STATE_DIR / "files"
 COULISSE_SECTIONS = [
     "access.authentication.config.AUTH",
     "access.config.DEFAULT_USER_ID",
@@ -30,13 +33,14 @@ COULISSE_SECTIONS = [
     "access.limits.config.LIMITS",
     "agents.config.AGENTS",
     "agents.skills.skill_registry.SKILLS",
+    "config.config.PUBLIC_BASE_URL",
     "config.config.SERVER",
     "config.config.VARS",
     "experiments.config.EXPERIMENTS",
+    "files.config.STORAGE",
     "gateway.config.MCP_SERVER",
     "judges.config.JUDGES",
     "mcp_bridge.config.MCP",
-    "mcp_bridge.config.PUBLIC_BASE_URL",
     "memory.config.MEMORY",
     "processes.config.SIDECARS",
     "providers.config.PROVIDERS",
@@ -45,6 +49,7 @@ COULISSE_SECTIONS = [
     "studio.config.STUDIO",
     "tasks.config.TASKS",
     "triggers.config.TRIGGERS",
+    "turns.config.HISTORY",
     "telemetry.config.TELEMETRY",
 ]
 COULISSE_CHECKS: list[str] = [
@@ -53,15 +58,11 @@ COULISSE_CHECKS: list[str] = [
     "experiments.checks.check_variants",
     "judges.checks.check_judges",
 ]
-# The kinds of background task, in display order.
-COULISSE_TASK_KINDS = [
-    "turns.agent_tasks.agent_handler.KIND",
-    "judges.runs.judge_handler.KIND",
-    "turns.shadow_runs.shadow_handler.KIND",
-    "smoke.execution.run_handler.KIND",
-]
+COULISSE_TASK_KINDS = "coulisse_site.task_kinds.KINDS"
 # Records changes by commands in the audit log, for apps below it.
 COULISSE_COMMAND_AUDIT = "access.audit.audit_log.run_terminal_change"
+# Records changes in the studio in the audit log, for the base of the admin.
+COULISSE_AUDIT = "access.audit.audit_log.record_studio_change"
 # The names of agents and experiments, to which API tokens can be limited.
 COULISSE_AGENT_NAMES = "turns.preparation.routing.list_names"
 # The models whose prices are listed and checked.
@@ -72,6 +73,7 @@ COULISSE_USER_DATA = [
     "telemetry.user_data.TABLES",
     "mcp_bridge.user_data.TABLES",
     "access.user_data.TABLES",
+    "files.user_data.TABLES",
     "tasks.user_data.TABLES",
     "judges.user_data.TABLES",
     "smoke.user_data.TABLES",
@@ -85,6 +87,7 @@ DEBUG = False
 ALLOWED_HOSTS = ["*"]
 
 INSTALLED_APPS = [
+    "admin_base",
     "config",
     "providers",
     "mcp_bridge",
@@ -92,6 +95,7 @@ INSTALLED_APPS = [
     "telemetry",
     "tasks",
     "agents",
+    "files",
     "memory",
     "experiments",
     "judges",
@@ -104,27 +108,28 @@ INSTALLED_APPS = [
     "studio",
     # Must precede the admin, whose templates it replaces.
     "unfold.apps.BasicAppConfig",
-    "django.contrib.admin.apps.SimpleAdminConfig",
+    "coulisse_site.admin_config.StudioAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.messages",
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "django_ace",
+    "django_celery_beat",
     "drf_spectacular",
     "rest_framework",
 ]
 # Only for the studio: endpoints for clients have none (gateway/asgi/handler.py).
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "studio.security.content_security_policy.ContentSecurityPolicyMiddleware",
+    "csp.middleware.CSPMiddleware",
     "studio.server.error_middleware.ErrorMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     # Before the login: assets are public, as they are the same in every installation.
     "studio.server.asset_middleware.AssetMiddleware",
     "studio.server.connection_middleware.ConnectionMiddleware",
     "studio.security.sessions.StudioSessionMiddleware",
-    "studio.security.csrf.StudioCsrfMiddleware",
+    "admin_base.csrf.StudioCsrfMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "studio.server.access_middleware.AccessMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -145,6 +150,22 @@ CSRF_COOKIE_PATH = "/admin/"
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
+# No external sources, no frames, and no inline scripts. The shell's script (Alpine)
+# compiles expressions from attributes, hence `unsafe-eval`.
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'", "'unsafe-eval'"],
+        "style-src": ["'self'", "'unsafe-inline'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'", "data:"],
+        "connect-src": ["'self'"],
+        "worker-src": ["'self'", "blob:"],
+        "form-action": ["'self'"],
+        "frame-ancestors": ["'none'"],
+        "base-uri": ["'none'"],
+    }
+}
 AUTHENTICATION_BACKENDS = ["access.authentication.oidc_login.OidcBackend"]
 OIDC_MAX_STATES = 5  # They are stored in the cookie.
 ROOT_URLCONF = "coulisse_site.urls"
@@ -176,9 +197,10 @@ WHITENOISE_MAX_AGE = 60  # seconds
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 REST_FRAMEWORK = {
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": (
-        "studio.base.content_negotiation.ContentNegotiation"
+        "admin_base.formats.content_negotiation.ContentNegotiation"
     ),
-    "DEFAULT_SCHEMA_CLASS": "studio.openapi.operation_names.StudioAutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "studio.base.operation_names.StudioAutoSchema",
+    "DATETIME_FORMAT": None,  # The renderers format times.
     "EXCEPTION_HANDLER": "studio.base.error_responses.handle_exception",
 }
 SPECTACULAR_SETTINGS = {
@@ -204,7 +226,9 @@ COULISSE_DATABASE_THREADS = environment.read_count(
 )
 COULISSE_PIN_CORES = env.bool("COULISSE_PIN_CORES", default=True)
 COULISSE_PROCESSES = environment.read_processes()
+# Tasks of memory that a worker runs at a time; `tasks.workers` limits the others.
 COULISSE_WORKER_THREADS = environment.read_count("COULISSE_WORKER_THREADS", default=4)
+COULISSE_WORKER_CONCURRENCY = 0  # `manage.py worker --concurrency` sets it.
 COULISSE_BROKER_SOCKET = Path(
     env.str(
         "COULISSE_BROKER_SOCKET",
@@ -223,6 +247,8 @@ CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # A worker waits for ever for its b
 CELERY_BROKER_CONNECTION_TIMEOUT = 2
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "global_keyprefix": "coulisse:",
+    # Rows have priorities; without this, each queue has four lists to wait for.
+    "priority_steps": [0],
     "health_check_interval": 10,
     # Limits the time that a caller waits for a hanging Redis.
     "socket_connect_timeout": 2,
@@ -235,11 +261,17 @@ CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_SERIALIZER = "json"
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_RESULT_EXPIRES = None  # There are no results for a nightly job to delete.
-CELERY_TASK_DEFAULT_QUEUE = "coulisse"
-# A message only wakes a worker. The task's row is the source of truth, and a sweep
-# finds every row whose message was lost. So a message is acknowledged when its job
-# starts; with late acknowledgement, Redis would redeliver a long job to another worker.
-CELERY_TASK_ACKS_LATE = False
+CELERY_TASK_DEFAULT_QUEUE = "maintenance"
+# A worker without `--queues` consumes all of them.
+CELERY_TASK_QUEUES = [
+    Queue(name, Exchange(name), routing_key=name, no_ack=name != "maintenance")
+    for name in ("agents", "judges", "memory", "shadow", "maintenance")
+]
+# A message lets a worker run one row of its queue. The row is the source of truth: a
+# message that is delivered twice finds no row, and `tasks.tasks.recover` publishes one
+# that was lost. So Redis keeps only periodic jobs until they are acknowledged: for
+# rows, which have leases, that took a sixth of a worker's time.
+CELERY_TASK_ACKS_LATE = True
 # A single retry reconnects after a restart of the broker.
 CELERY_TASK_PUBLISH_RETRY_POLICY = {
     "max_retries": 1,
@@ -247,19 +279,20 @@ CELERY_TASK_PUBLISH_RETRY_POLICY = {
     "interval_step": 0,
     "interval_max": 0,
 }
-# Threads share memory, and jobs wait for providers most of the time. Celery's time
-# limits have no effect, as a thread cannot be interrupted: jobs limit their own calls,
-# and the lease of a hanging job's row expires.
+# Tasks wait for providers most of the time: each thread waits on the process's event
+# loop. The pool starts threads as it needs them; `tasks.worker.slots` decides how many
+# tasks run at a time, and follows the YAML. Celery's time limits have no effect, as a
+# thread cannot be interrupted: tasks limit themselves.
 CELERY_WORKER_POOL = "threads"
-CELERY_WORKER_CONCURRENCY = COULISSE_WORKER_THREADS
+CELERY_WORKER_CONCURRENCY = 1_100
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-# Applies only to late acknowledgement, which no job uses; unset, Celery warns.
-CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
-CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
+# Threads cannot be cancelled; the rows of a message that is delivered twice are leased.
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_REDIRECT_STDOUTS = False
 CELERY_TIMEZONE = TIME_ZONE
-CELERY_BEAT_SCHEDULE_FILENAME = str(COULISSE_STATE_DIR / "beat-schedule")
+CELERY_BEAT_SCHEDULER = "triggers.scheduling.beat_scheduler.BeatScheduler"
+CELERY_BEAT_MAX_LOOP_INTERVAL = 1  # Maximum delay until edits take effect, in seconds.
 
 
 # Carries events between processes while a browser shows the studio's live page. The
@@ -292,23 +325,21 @@ def beat_entry(seconds: int, task: str) -> dict[str, Any]:
     After a pause, beat sends an overdue job once. A message expires when the next one
     is due, so that messages do not accumulate while no worker runs.
     """
-    return {"task": task, "schedule": seconds, "options": {"expires": seconds}}
+    options = {"expire_seconds": seconds}
+    return {"task": task, "schedule": seconds, "options": options}
 
 
 # In addition to the `tasks.py` of every app.
-CELERY_IMPORTS = ["coulisse_site.worker"]
+CELERY_IMPORTS = ["coulisse_site.worker", "database.tasks"]
 
 CELERY_BEAT_SCHEDULE = {
-    "access-prune": beat_entry(3600, "access.tasks.prune"),
+    "database-retention": beat_entry(3600, "database.tasks.delete_expired"),
     "experiments-winners": beat_entry(600, "experiments.tasks.report_winners"),
-    "mcp-sweep": beat_entry(600, "mcp_bridge.tasks.delete_expired"),
+    "files-delete-unused": beat_entry(3600, "files.tasks.delete_unused"),
     "memory-consolidate": beat_entry(600, "memory.tasks.consolidate"),
     "memory-sweep": beat_entry(30, "memory.tasks.sweep"),
-    "smoke-prune": beat_entry(3600, "smoke.tasks.delete_expired"),
     "smoke-sweep": beat_entry(30, "smoke.tasks.close_and_launch"),
-    "tasks-prune": beat_entry(3600, "tasks.tasks.prune"),
-    "tasks-sweep": beat_entry(30, "tasks.tasks.sweep"),
-    "telemetry-prune": beat_entry(3600, "telemetry.tasks.prune"),
+    "tasks-recover": beat_entry(5, "tasks.tasks.recover"),
 }
 
 LOGGING = {
@@ -342,6 +373,7 @@ LOGGING = {
         "client": {"level": "CRITICAL"},
         "httpx2": {"level": "WARNING"},
         "mcp.client": {"level": "CRITICAL"},
+        "django_celery_beat": {"level": "WARNING"},
         # At INFO it logs three lines per message.
         "celery": {
             "level": "INFO" if environment.read_log_level() == "DEBUG" else "WARNING"

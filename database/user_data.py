@@ -4,15 +4,22 @@ Each app declares its tables in `user_data.py`; `settings.COULISSE_USER_DATA` li
 these modules.
 """
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.utils.module_loading import import_string
+from pydantic import BaseModel, ConfigDict
 
 from core.ids import UserId
+
+
+class ExportedRow(BaseModel):
+    """A row in an export: its fields, without those that a user must not see."""
+
+    model_config = ConfigDict(from_attributes=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +28,14 @@ class Export:
 
     name: str
     """The key of the list in the document."""
-    describe: Callable[[list[Any]], Iterator[dict[str, Any]]] | None
-    """Formats rows, without fields that a user must not see. None: the exporter formats
-    this list itself."""
+    schema: type[BaseModel]
+    """Describes the items and serialises the rows."""
     rows: Callable[[UserId], QuerySet[Any]] | None = None
-    """Returns the user's rows with the fields for `describe`; None uses
-    `UserTable.rows`."""
+    """Returns the user's rows with what `schema` reads; None uses `UserTable.rows`."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserTable:
-    """A table with user data."""
-
     name: str
     """The table's name in erasures, such as `tasks`."""
     model: type[Model]
@@ -41,12 +44,13 @@ class UserTable:
     they refer to. None: the rows stay when their user is erased."""
     through: str = ""
     """The foreign key to the row with the `user_id`; "" is the row itself."""
+    where: Q = field(default_factory=Q)
+    """Selects these rows of a table with several kinds of data."""
     export: Export | None = None
 
     def rows(self, users: Collection[UserId]) -> QuerySet[Any]:
-        """Return all rows of the users."""
         if not self.through:
-            return self.model._default_manager.filter(user_id__in=users)
+            return self.model._default_manager.filter(self.where, user_id__in=users)
         owner: Any = self.model._meta.get_field(self.through).related_model
         owners = owner._default_manager.filter(user_id__in=users)
         return self.model._default_manager.filter(**{f"{self.through}__in": owners})

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from django.conf import settings
 
 from config.errors import FileChanged, FileUnwritable
 from config.loading import reader
+from core.runtime import atomic_write
 
 LOCK_FILE = "coulisse.lock"
 BACKUP_FILE = "coulisse.before.yaml"
@@ -82,40 +82,25 @@ def create_file(path: Path, content: bytes) -> None:
     it may hold secrets.
     """
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            _write_all(descriptor, content)
-            if os.path.lexists(path):
-                raise FileChanged
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        atomic_write.write_file(path, content, is_new=True)
+    except FileExistsError:
+        raise FileChanged from None
     except OSError as exc:
         raise FileUnwritable(
             f"cannot write {reader.display_path(path)} ({exc.strerror}); make "
             f"{path.parent} writable for the server"
         ) from exc
-    _sync_directory(path.parent)
 
 
 def _replace(target: Path, content: bytes, before: bytes | None) -> None:
     old = target.stat()
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
-                os.fchown(file.fileno(), old.st_uid, old.st_gid)
-            os.fchmod(file.fileno(), old.st_mode & 0o7777)
-            os.fsync(file.fileno())
-        _check_unchanged(target, before)
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
-    _sync_directory(target.parent)
+    atomic_write.write_file(
+        target,
+        content,
+        mode=old.st_mode & 0o7777,
+        owner=(old.st_uid, old.st_gid),
+        check=lambda: _check_unchanged(target, before),
+    )
 
 
 def _check_unchanged(target: Path, before: bytes | None) -> None:
@@ -123,18 +108,7 @@ def _check_unchanged(target: Path, before: bytes | None) -> None:
         raise FileChanged
 
 
-def _sync_directory(directory: Path) -> None:
-    """Flush the directory to the disk where its file system supports that."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 def _needs_in_place_write(target: Path, exc: OSError) -> bool:
-    """Return whether the file must be overwritten in place."""
     if exc.errno == errno.EBUSY or _is_mounted(target):
         return True
     # EPERM here means that the owner could not be preserved; a closed directory is a

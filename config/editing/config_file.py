@@ -9,10 +9,8 @@ from typing import Any
 from django.conf import settings
 
 from config import errors, live
-from config.editing import content_patch, secret_masks
-from config.editing.round_trip import document, key_paths, text_edits
-from config.editing.round_trip.document import Document
-from config.editing.round_trip.key_paths import KeyPath
+from config.editing import blocks, data_comparison, document, secret_masks
+from config.editing.document import Document, KeyPath
 from config.errors import ConfigInvalid
 from config.loading import last_valid_copy, loader, reader
 
@@ -43,38 +41,31 @@ class ConfigFile:
     @property
     def text(self) -> str:
         """The whole text; raises `ConfigInvalid` if it cannot be parsed."""
-        return text_edits.apply_edits(
-            self._document.text, secret_masks.mask_edits(self._document)
-        )
+        return self.text_at(())
 
     @property
     def data(self) -> dict[str, Any]:
         """The parsed data, placeholders as written; raises `ConfigInvalid` likewise."""
-        return secret_masks.masked_data(self._document)
+        return secret_masks.mask_document(self._document).data
 
     def has_entry(self, key_path: KeyPath) -> bool:
-        """Return whether the file has a value at the path."""
-        return key_paths.find_entry(self._document, key_path) is not None
+        return key_path in self._document.nodes
 
     def text_at(self, key_path: KeyPath) -> str:
         """Return the text at the path, dedented to the first column; "" if there is
         none.
         """
-        return content_patch.masked_text(self._document, key_path)
+        return blocks.text_at(secret_masks.mask_document(self._document), key_path)
 
     def data_at(self, key_path: KeyPath) -> Any:
         """Return the data at the path; None if there is none."""
-        location = key_paths.to_location(self._document, key_path)
-        return None if location is None else secret_masks.value_at(self.data, location)
+        if not self.has_entry(key_path):
+            return None
+        return data_comparison.value_at(self.data, key_path)
 
     def line_of(self, key_path: KeyPath) -> tuple[int, int] | None:
         """Return the first line of `text_at`, and how many columns are dedented."""
-        entry = key_paths.find_entry(self._document, key_path)
-        return (
-            text_edits.entry_text_start(self._document.source_map, entry)
-            if entry
-            else None
-        )
+        return blocks.line_of(self._document, key_path)
 
 
 def config_path() -> Path:
@@ -99,7 +90,6 @@ def read_file() -> ConfigFile:
 
 
 def parse_error(file: ConfigFile) -> ConfigInvalid | None:
-    """Return the parse error of a file, or None."""
     try:
         parse_file(file)
     except ConfigInvalid as exc:
@@ -110,28 +100,23 @@ def parse_error(file: ConfigFile) -> ConfigInvalid | None:
 def parse_or_last_valid(content: bytes) -> Document:
     """Return the parsed file or, if it cannot be parsed, the last valid content."""
     try:
-        return parse_content(content)
+        return document.parse_document(content, display_path())
     except ConfigInvalid:
         last = last_valid_copy.read_copy()
         if last is None:
             raise
-        return parse_content(last)
+        return document.parse_document(last, display_path())
 
 
 def parse_file(file: ConfigFile) -> Document:
     """Return the parsed file; raises `ConfigInvalid` if it is missing or broken."""
     if file.is_missing:
-        raise content_patch.placement_error(
+        raise blocks.placement_error(
             f"{display_path()}: the file does not exist; save the whole file to "
             "restore its last valid content",
             errors.UNREADABLE,
         )
-    return parse_content(file.content)
-
-
-def parse_content(content: bytes) -> Document:
-    """Return the parsed content of the file; raises `ConfigInvalid`."""
-    return document.parse_document(content, display_path())
+    return document.parse_document(file.content, display_path())
 
 
 def display_path() -> str:

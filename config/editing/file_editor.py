@@ -1,8 +1,7 @@
 """Edits of the file through the studio: read, patch, validate as a whole, write.
 
-A path is a tuple of keys: `("memory",)`, `("providers", "openai")`; a list entry is
-addressed by its name. Returned content has masks in place of secrets, and submitted
-content may contain them; `config/editing/secret_masks.py` creates the masks.
+A path is a tuple of keys: `("memory",)`, `("providers", "openai")`. Submitted content
+may have masks in place of secrets; `config/editing/secret_masks.py` creates the masks.
 """
 
 import logging
@@ -16,14 +15,12 @@ from config.editing import (
     atomic_file,
     config_file,
     content_patch,
+    document,
     file_only_settings,
-    secret_masks,
-    secret_restoration,
 )
+from config.editing.blocks import placement_error
 from config.editing.config_file import ConfigFile
-from config.editing.round_trip import document, key_paths, text_edits
-from config.editing.round_trip.document import Document
-from config.editing.round_trip.key_paths import KeyPath
+from config.editing.document import Document, KeyPath
 from config.errors import ConfigInvalid, EntryTaken, FileChanged, FileUnwritable
 from config.loading import loader, reader, resolution
 from config.loading.overlays import NO_OVERLAYS
@@ -31,10 +28,11 @@ from config.sections import Config, Position, Problem
 
 logger = logging.getLogger(__name__)
 
-DocumentChange = Callable[[Document], bytes]
 FileWrite = Callable[[], ConfigFile]
 WriteRecorder = Callable[[FileWrite], ConfigFile]
 """Applies a write and records it elsewhere, atomically."""
+Change = Callable[[ConfigFile], bytes]
+"""Returns the new content of a file; `change_file` writes it."""
 
 
 def _write_unrecorded(write: FileWrite) -> ConfigFile:
@@ -42,51 +40,40 @@ def _write_unrecorded(write: FileWrite) -> ConfigFile:
     return write()
 
 
-# Changes. Each returns the file after the change.
+# Changes.
 
 
-def write_text(
-    text: str, *, version: str | None = None, record: WriteRecorder = _write_unrecorded
-) -> ConfigFile:
-    """Replace the file's text."""
-    content = text.encode()
+def put_text(key_path: KeyPath, text: str) -> Change:
+    """Write a text at a path verbatim; an empty text removes the value.
 
-    def change(before: bytes) -> bytes:
-        old = config_file.parse_or_last_valid(before)
-        is_same = old.content == before and secret_masks.masked_content(old) == content
-        if is_same:
-            return before
-        file = config_file.display_path()
-        return secret_restoration.restore_content(content, old, file)
-
-    return _change_file(lambda file: change(file.content), version, record)
-
-
-def write_data(
-    data: Any,
-    *,
-    version: str | None = None,
-    record: WriteRecorder = _write_unrecorded,
-    removed_comments: Mapping[str, Collection[str]] = MappingProxyType({}),
-) -> ConfigFile:
-    """Replace the file's data; unchanged values keep their comments.
-
-    Some comments right above a removed key are removed with it, as whole lines.
+    The empty path is the whole file.
     """
-    if not isinstance(data, dict):
-        raise content_patch.placement_error(
-            "the data must be a map with keys such as 'agents' and 'providers'"
-        )
 
     def change(file: ConfigFile) -> bytes:
-        if file.is_missing:
-            doc = config_file.parse_or_last_valid(b"")
-        else:
-            content = _remove_comments(file.content, removed_comments)
-            doc = config_file.parse_content(content)
-        return content_patch.put_data(doc, (), data)
+        # The text of the whole file may replace a broken one.
+        doc = _parse(file, is_replaced=not key_path)
+        return content_patch.put_text(doc, key_path, text)
 
-    return _change_file(change, version, record)
+    return change
+
+
+def put_data(
+    key_path: KeyPath,
+    data: Any,
+    removed_comments: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> Change:
+    """Write data at a path; unchanged values keep their comments.
+
+    Some comments right above a removed section are removed with it, as whole lines.
+    """
+
+    def change(file: ConfigFile) -> bytes:
+        content = _remove_comments(file.content, removed_comments)
+        is_restored = file.is_missing and not key_path
+        doc = _parse(replace(file, content=content), is_replaced=is_restored)
+        return content_patch.put_data(doc, key_path, data)
+
+    return change
 
 
 def _remove_comments(
@@ -99,77 +86,33 @@ def _remove_comments(
     return content
 
 
-def put_text(
-    key_path: KeyPath,
-    text: str,
-    *,
-    version: str | None = None,
-    record: WriteRecorder = _write_unrecorded,
-) -> ConfigFile:
-    """Write a text at a path verbatim; an empty text removes the value."""
-    return _change_document(
-        lambda doc: content_patch.put_text(doc, key_path, text), version, record
-    )
-
-
-def put_data(
-    key_path: KeyPath,
-    data: Any,
-    *,
-    version: str | None = None,
-    record: WriteRecorder = _write_unrecorded,
-) -> ConfigFile:
-    """Write data at a path; unchanged values keep their comments."""
-    return _change_document(
-        lambda doc: content_patch.put_data(doc, key_path, data), version, record
-    )
-
-
-def add_entry(
-    key_path: KeyPath,
-    text: str,
-    *,
-    version: str | None = None,
-    record: WriteRecorder = _write_unrecorded,
-) -> ConfigFile:
+def add_entry(key_path: KeyPath, text: str) -> Change:
     """Add a new entry; raises `EntryTaken` if the name exists."""
 
-    def add(doc: Document) -> bytes:
-        if key_paths.find_entry(doc, key_path) is not None:
+    def change(file: ConfigFile) -> bytes:
+        doc = _parse(file)
+        if key_path in doc.nodes:
             raise EntryTaken(f"'{key_path[-1]}' already exists under {key_path[0]}:")
         return content_patch.put_text(doc, key_path, text)
 
-    return _change_document(add, version, record)
+    return change
 
 
-def remove_entry(
-    key_path: KeyPath,
-    *,
-    version: str | None = None,
-    record: WriteRecorder = _write_unrecorded,
-) -> ConfigFile:
+def remove_entry(key_path: KeyPath) -> Change:
     """Remove an entry; raises `EntryUnknown` if it does not exist."""
-    return _change_document(
-        lambda doc: content_patch.remove_entry(doc, key_path), version, record
-    )
+    return lambda file: content_patch.remove_entry(_parse(file), key_path)
 
 
-def check_text(text: str) -> list[Problem]:
-    """Return the problems of a text as the whole file, without saving it."""
-    try:
-        old = config_file.parse_or_last_valid(config_file.read_file().content)
-        file = config_file.display_path()
-        _validate(secret_restoration.restore_content(text.encode(), old, file))
-    except ConfigInvalid as exc:
-        return list(exc.problems)
-    return []
+def _parse(file: ConfigFile, *, is_replaced: bool = False) -> Document:
+    if is_replaced:
+        return config_file.parse_or_last_valid(file.content)
+    return config_file.parse_file(file)
 
 
-def check_text_at(key_path: KeyPath, text: str) -> list[Problem]:
+def check_text(key_path: KeyPath, text: str) -> list[Problem]:
     """Return the problems of a text at a path, without saving it."""
     try:
-        doc = config_file.parse_file(config_file.read_file())
-        _validate(content_patch.put_text(doc, key_path, text))
+        _validate(put_text(key_path, text)(config_file.read_file()))
     except ConfigInvalid as exc:
         return relocate_problems(exc.problems, key_path, text)
     return []
@@ -182,6 +125,8 @@ def relocate_problems(
 
     Problems elsewhere in the file name the path and have no position.
     """
+    if not key_path:
+        return list(problems)
     first = config_file.read_file().line_of(key_path)
     own = ".".join(key_path)
     count = text.count("\n") + 1
@@ -205,26 +150,22 @@ def split_name(text: str, fields: Sequence[str]) -> tuple[str, str]:
     doc = document.parse_document(text.encode(), "body")
     field = next((f for f in fields if isinstance(doc.data.get(f), str)), None)
     if field is None:
-        raise content_patch.placement_error(
-            f"'{fields[0]}' is missing in the entry", errors.MISSING
-        )
+        raise placement_error(f"'{fields[0]}' is missing in the entry", errors.MISSING)
     if len(doc.data) == 1:
         return doc.data[field], "{}"
-    edits = text_edits.remove_entry(doc.source_map, doc.entries[(field,)])
-    return doc.data[field], text_edits.apply_edits(doc.text, edits)
+    return doc.data[field], content_patch.remove_entry(doc, (field,)).decode()
 
 
-def _change_document(
-    change: DocumentChange, version: str | None, record: WriteRecorder
+def change_file(
+    change: Change,
+    *,
+    version: str | None = None,
+    record: WriteRecorder = _write_unrecorded,
 ) -> ConfigFile:
-    return _change_file(
-        lambda file: change(config_file.parse_file(file)), version, record
-    )
+    """Validate and write a change; return the file after it.
 
-
-def _change_file(
-    change: Callable[[ConfigFile], bytes], version: str | None, record: WriteRecorder
-) -> ConfigFile:
+    Raises `FileChanged` if the file's version is another one.
+    """
     # The file lock comes before the database lock, which is not held during validation.
     with atomic_file.lock_writes():
         before = config_file.read_file()
@@ -244,7 +185,9 @@ def _change_file(
             if before.is_missing:
                 atomic_file.create_file(before.path, after.content)
             else:
-                atomic_file.replace_file(before.path, after.content)
+                atomic_file.replace_file(
+                    before.path, after.content, before=before.content
+                )
             return after
 
         try:
@@ -271,9 +214,7 @@ def _undo(after: ConfigFile, before: ConfigFile) -> None:
 def _validate(content: bytes) -> Config:
     """Return the validated configuration of a content; raises `ConfigInvalid`."""
     if len(content) > reader.MAX_BYTES:
-        raise content_patch.placement_error(
-            "the file would be larger than 1 MiB", errors.UNREADABLE
-        )
+        raise placement_error("the file would be larger than 1 MiB", errors.UNREADABLE)
     config = live.current_or_none()
     return resolution.resolve(
         content, config_file.config_path(), config.overlays if config else NO_OVERLAYS

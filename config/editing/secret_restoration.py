@@ -5,24 +5,23 @@ name. A mask where the file has no secret is refused; masks are never written to
 file.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from config import errors
-from config.editing import secret_masks
-from config.editing.round_trip import data_merge, document, serializer, text_edits
-from config.editing.round_trip.document import Document
-from config.editing.round_trip.source_map import SourceEntry
+from config.editing import blocks, data_comparison, document, round_trip, secret_masks
+from config.editing.document import Document
+from config.editing.secret_masks import MASK
 from config.errors import ConfigInvalid
-from config.loading import placeholders, reader
-from config.sections import Location, Problem
+from config.sections import Location, Position, Problem
 
 NOTHING_STORED_THERE = (
     "this is a mask, but the file has no secret here; write the secret itself, or a "
     "placeholder such as ${NAME}"
 )
 MASK_AS_KEY = "a mask cannot be a key"
+MASK_IN_COMMENT = "this comment contains a mask; write its full text"
 
 
 def restore_content(content: bytes, old: Document, file: str) -> bytes:
@@ -30,96 +29,30 @@ def restore_content(content: bytes, old: Document, file: str) -> bytes:
 
     Raises `ConfigInvalid` where the older one has no secret, and for invalid YAML.
     """
-    if secret_masks.MASK not in content.decode(errors="replace"):
+    if MASK not in content.decode(errors="replace"):
         return content
     new = document.parse_document(content, file)
-    restorer = _ContentRestorer(new, old, file)
-    text = text_edits.apply_edits(
-        new.text, [*restorer.value_edits(), *restorer.comment_edits()]
-    )
-    if restorer.problems:
-        raise ConfigInvalid(errors.limit_problems(restorer.problems))
+    edits: dict[tuple[int, int], str] = {}
+    problems: list[Problem] = []
+    # An alias has its mask at the anchor, which comes first.
+    places: dict[tuple[int, int], tuple[Location, Location | str]] = {}
+    for at, source in _find_sources(new.data, secret_masks.mask_document(old).data):
+        places.setdefault(new.span_of(at), (at, source))
+    for span, (at, source) in places.items():
+        if isinstance(source, str):
+            problems.append(_problem(at, source, new.source.position(span[0])))
+        else:
+            edits[span] = _secret_text(new, at, old, source)
+    for span, comment in _restore_comments(new, old):
+        if comment is None:
+            position = new.source.position(span[0])
+            problems.append(Problem((), MASK_IN_COMMENT, errors.MASKED, position))
+        else:
+            edits[span] = comment
+    if problems:
+        raise ConfigInvalid(errors.limit_problems(problems))
+    text = blocks.apply_edits(new.text, [(*span, it) for span, it in edits.items()])
     return new.encode_text(text)
-
-
-class _ContentRestorer:
-    """Maps the masks of one document to the secrets of another."""
-
-    def __init__(self, new: Document, old: Document, file: str) -> None:
-        self.new, self.old, self.file = new, old, file
-        self.hidden = secret_masks.find_masks(old)
-        self.counterparts = _Counterparts(new.data, secret_masks.masked_data(old))
-        self.problems: list[Problem] = []
-
-    def value_edits(self) -> Iterator[text_edits.Edit]:
-        done: set[int] = set()
-        for location, entry in self.new.entries.items():
-            value = entry.value
-            if entry.key is not None and secret_masks.MASK in placeholders.reveal(
-                entry.name
-            ):
-                self._add_problem(location, entry.key.start, MASK_AS_KEY)
-            if value.kind != "scalar" or value.start in done:
-                continue
-            masked_text = placeholders.reveal(value.text)
-            if secret_masks.MASK in masked_text:
-                done.add(value.start)
-                yield from self._value(location, entry, masked_text)
-
-    def _value(
-        self, location: Location, entry: SourceEntry, masked_text: str
-    ) -> Iterator[text_edits.Edit]:
-        before = self.counterparts.find(location)
-        if before is None or self.hidden.values.get(before) != masked_text:
-            self._add_problem(location, entry.value.start, NOTHING_STORED_THERE)
-            return
-        source = self.old.resolve_alias(self.old.entries[before])
-        raw = text_edits.entry_text(self.old.source_map, source, self.old.text)
-        if source.value.style in ("|", ">") and not entry.is_in_flow:
-            yield from text_edits.replace_value(
-                self.new.source_map, entry, text_edits.parse_fragment(raw)
-            )
-            return
-        if "\n" in raw or entry.is_in_flow != source.is_in_flow:
-            raw = serializer.dump_flow(secret_masks.value_at(self.old.data, before))
-        yield (entry.value.start, entry.value.end, raw)
-
-    def comment_edits(self) -> Iterator[text_edits.Edit]:
-        """Match comments by their masked text, in order."""
-        shown_before: dict[str, list[str]] = defaultdict(list)
-        for comment, shown in self.hidden.comments.values():
-            shown_before[shown].append(comment)
-        comments_with_masks = [
-            (s, c.rstrip())
-            for s, c in secret_masks.iter_comments(self.new)
-            if secret_masks.MASK in c
-        ]
-        counts = Counter(comment for _, comment in comments_with_masks)
-        unambiguous = {
-            shown for shown, comments in shown_before.items() if len(set(comments)) == 1
-        }
-        counts_so_far: Counter[str] = Counter()
-        for start, comment in comments_with_masks:
-            candidates = shown_before.get(comment, [])
-            index = counts_so_far[comment]
-            counts_so_far[comment] += 1
-            if comment in unambiguous:
-                yield (start, start + len(comment), candidates[0])
-            elif candidates and len(candidates) == counts[comment]:
-                yield (start, start + len(comment), candidates[index])
-            else:
-                self._add_problem(
-                    (), start, "this comment contains a mask; write its full text"
-                )
-
-    def _add_problem(self, location: Location, index: int, message: str) -> None:
-        is_reported = len(self.problems) < errors.MAX_PROBLEMS
-        where = (
-            reader.position(self.file, self.new.text, index) if is_reported else None
-        )
-        name = ".".join(map(str, location))
-        message = f"'{name}': {message}" if name else message
-        self.problems.append(Problem(location, message, errors.MASKED, where))
 
 
 def restore_data(new: Any, location: Location, old: Document) -> Any:
@@ -127,132 +60,88 @@ def restore_data(new: Any, location: Location, old: Document) -> Any:
 
     Raises `ConfigInvalid` where the document has no secret.
     """
-    restorer = _DataRestorer(new, location, old)
-    value = restorer.restore(new, location)
-    if restorer.problems:
-        raise ConfigInvalid(errors.limit_problems(restorer.problems))
-    return value
+    shown: Any = secret_masks.mask_document(old).data
+    try:
+        shown = data_comparison.value_at(shown, location)
+    except LookupError:
+        shown = None
+    problems = []
+    for at, source in _find_sources(new, shown, location, location):
+        if isinstance(source, str):
+            problems.append(_problem(at, source))
+        else:
+            secret = data_comparison.value_at(old.data, source)
+            new = data_comparison.replace_at(new, at[len(location) :], secret)
+    if problems:
+        raise ConfigInvalid(errors.limit_problems(problems))
+    return new
 
 
-class _DataRestorer:
-    """Maps the masks in data for a location to a document's secrets."""
+def _find_sources(
+    new: Any, shown: Any, at: Location = (), source: Location = ()
+) -> Iterator[tuple[Location, Location | str]]:
+    """Yield where a mask is in new data, and where its secret is, or why it has none.
 
-    def __init__(self, new: Any, location: Location, old: Document) -> None:
-        self.old = old
-        self.hidden = secret_masks.find_masks(old).values
-        shown_before = secret_masks.masked_data(old)
-        whole = replace_at(shown_before, location, new)
-        self.counterparts = _Counterparts(whole, shown_before)
-        self.problems: list[Problem] = []
-
-    def restore(self, value: Any, location: Location) -> Any:
-        if isinstance(value, dict):
-            return {
-                self._check_key(key, location): self.restore(below, (*location, key))
-                for key, below in value.items()
-            }
-        if isinstance(value, list):
-            return [
-                self.restore(it, (*location, index)) for index, it in enumerate(value)
-            ]
-        if not isinstance(value, str) or secret_masks.MASK not in value:
-            return value
-        before = self.counterparts.find(location)
-        if before is None or self.hidden.get(before) != value:
-            self._add_problem(location, NOTHING_STORED_THERE)
-            return value
-        return secret_masks.value_at(self.old.data, before)
-
-    def _check_key(self, key: Any, location: Location) -> Any:
-        if isinstance(key, str) and secret_masks.MASK in key:
-            self._add_problem((*location, key), MASK_AS_KEY)
-        return key
-
-    def _add_problem(self, location: Location, message: str) -> None:
-        message = f"'{'.'.join(map(str, location))}': {message}"
-        self.problems.append(Problem(location, message, errors.MASKED))
-
-
-def replace_at(whole: Any, location: Location, new: Any) -> Any:
-    """Return a copy of the data with the value at a location replaced."""
-    if not location:
-        return new
-    step, rest = location[0], location[1:]
-    if isinstance(whole, list) and isinstance(step, int):
-        below = replace_at(whole[step], rest, new)
-        return [*whole[:step], below, *whole[step + 1 :]]
-    old = whole if isinstance(whole, dict) else {}
-    return {**old, step: replace_at(old.get(step), rest, new)}
-
-
-class _Counterparts:
-    """Maps locations of new data to locations of old data, both masked.
-
-    List entries match by name; unnamed ones match by content, or by index if all others
-    are unchanged.
+    `shown` is the old data with its masks.
     """
-
-    def __init__(self, new: Any, old: Any) -> None:
-        self.new, self.old = new, old
-        self._pairs: dict[tuple[int, int], _ListMatch] = {}
-        """Keyed by the `id` of the lists, which stay referenced as long."""
-
-    def find(self, location: Location) -> Location | None:
-        steps: list[str | int] = []
-        new, old = self.new, self.old
-        for step in location:
-            if isinstance(new, dict) and isinstance(old, dict):
-                if step not in old:
-                    return None
-                steps.append(step)
-                new, old = new[step], old[step]
-            elif (
-                isinstance(new, list)
-                and isinstance(old, list)
-                and isinstance(step, int)
-            ):
-                index = self._match_lists(new, old).old_index(step)
-                if index is None:
-                    return None
-                steps.append(index)
-                new, old = new[step], old[index]
-            else:
-                return None
-        return tuple(steps)
-
-    def _match_lists(self, new: list[Any], old: list[Any]) -> "_ListMatch":
-        key = (id(new), id(old))
-        if key not in self._pairs:
-            self._pairs[key] = _ListMatch(new, old)
-        return self._pairs[key]
+    if isinstance(new, dict):
+        below = shown if isinstance(shown, dict) else {}
+        for key, value in new.items():
+            if MASK in key:
+                yield (*at, key), MASK_AS_KEY
+            yield from _find_sources(value, below.get(key), (*at, key), (*source, key))
+    elif isinstance(new, list):
+        items = shown if isinstance(shown, list) else []
+        pairs = data_comparison.match_entries(items, new, is_strict=True)
+        for index, match in enumerate(pairs):
+            item = None if match is None else items[match]
+            below_source = (*source, -1 if match is None else match)
+            yield from _find_sources(new[index], item, (*at, index), below_source)
+    elif isinstance(new, str) and MASK in new:
+        yield at, source if new == shown else NOTHING_STORED_THERE
 
 
-class _ListMatch:
-    """Maps entries of a new list to entries of an old list."""
+def _problem(
+    location: Location, message: str, position: Position | None = None
+) -> Problem:
+    name = ".".join(map(str, location))
+    return Problem(location, f"'{name}': {message}", errors.MASKED, position)
 
-    def __init__(self, new: list[Any], old: list[Any]) -> None:
-        self._new = list(map(data_merge.matching_key, new))
-        self._are_named = [data_merge.identity_of(item) is not None for item in new]
-        self._counts = Counter(self._new)
-        self._indexes: dict[Hashable, list[int]] = defaultdict(list)
-        before = list(map(data_merge.matching_key, old))
-        for index, key in enumerate(before):
-            self._indexes[key].append(index)
-        self._changed: set[int] | None = None
-        """The indexes that differ, if both lists have the same length."""
-        if len(new) == len(old):
-            both = zip(self._new, before, strict=True)
-            self._changed = {i for i, (one, other) in enumerate(both) if one != other}
 
-    def old_index(self, index: int) -> int | None:
-        key, changed = self._new[index], self._changed
-        indexes = self._indexes.get(key, [])
-        is_one = len(indexes) == self._counts[key] == 1
-        if self._are_named[index]:
-            return indexes[0] if is_one else None
-        if changed is not None and index not in changed:
-            return index
-        if len(indexes) == 1:
-            # A copied entry would put one secret in two places.
-            return indexes[0] if is_one else None
-        return index if changed == {index} else None
+def _secret_text(new: Document, at: Location, old: Document, source: Location) -> str:
+    """Return the text of an older secret for its place in a new document."""
+    start, end = old.span_of(source)
+    raw = old.text[start:end].replace("\r\n", "\n")
+    layout, layout_before = new.layout_of(at), old.layout_of(source)
+    rest_of_line = new.text[new.span_of(at)[1] :].partition("\n")[0]
+    is_one_line = "\n" not in raw and layout[0] == layout_before[0]
+    if is_one_line or (layout == layout_before and not rest_of_line.strip()):
+        return raw
+    return round_trip.dump_flow(data_comparison.value_at(old.data, source))
+
+
+def _restore_comments(
+    new: Document, old: Document
+) -> Iterator[tuple[tuple[int, int], str | None]]:
+    """Yield the span of each comment with masks, and its older text.
+
+    They match by their masked text, in order; None if it is not certain which it was.
+    """
+    shown = secret_masks.mask_document(old)
+    originals: dict[str, list[str]] = defaultdict(list)
+    both = zip(
+        secret_masks.iter_comments(shown), secret_masks.iter_comments(old), strict=True
+    )
+    for (_, masked), (_, comment) in both:
+        originals[masked.rstrip()].append(comment.rstrip())
+    spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for start, comment in secret_masks.iter_comments(new):
+        if MASK in comment:
+            spans[comment.rstrip()].append((start, start + len(comment.rstrip())))
+    for masked, places in spans.items():
+        texts: list[str | None] = [*originals[masked]]
+        if len({*texts}) == 1:
+            texts = texts[:1] * len(places)
+        elif len(texts) != len(places):
+            texts = [None] * len(places)
+        yield from zip(places, texts, strict=True)

@@ -13,7 +13,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from config import errors
 from config.errors import ConfigInvalid
 from config.loading import placeholders
-from config.loading.placeholders import Expander
+from config.loading.placeholders import Expander, VerbatimExpander
 from config.loading.reader import YamlSource
 from config.loading.scanner import MAX_DEPTH
 from config.sections import Location, Position, Problem
@@ -31,6 +31,12 @@ MERGE_TAG = f"{TAG}merge"
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 """Halves of UTF-16 surrogate pairs."""
+
+
+def verbatim_tree(source: YamlSource) -> "ValueTree":
+    """Return a value tree that does not expand placeholders."""
+    return ValueTree(source, VerbatimExpander({}))
+
 
 MapEntry = tuple[ScalarNode, Node]
 

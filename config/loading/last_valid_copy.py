@@ -4,11 +4,11 @@ The copy is in the state directory, with placeholders unexpanded.
 """
 
 import contextlib
-import os
-import tempfile
 from pathlib import Path
 
 from django.conf import settings
+
+from core.runtime import atomic_write
 
 FILE_NAME = "coulisse.valid.yaml"
 
@@ -17,14 +17,7 @@ def write_copy(content: bytes) -> None:
     """Store a valid content; a failed write is not an error."""
     directory = Path(settings.COULISSE_STATE_DIR)
     with contextlib.suppress(OSError):
-        descriptor, name = tempfile.mkstemp(dir=directory, prefix=f".{FILE_NAME}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-            os.replace(name, directory / FILE_NAME)
-        except OSError:
-            os.unlink(name)
-            raise
+        atomic_write.write_file(directory / FILE_NAME, content)
 
 
 def read_copy() -> bytes | None:

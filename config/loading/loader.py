@@ -43,7 +43,7 @@ def parse_config(
 
     Applies the overlays; `config.loading.resolution` handles those that conflict.
     """
-    source, _ = reader.parse_with_scan(content, reader.display_path(path))
+    source = reader.parse_cached(content, reader.display_path(path))
     tree = ValueTree(source, Expander(os.environ))
     section_reader = _SectionReader(tree, sections.registered_sections(), overlays)
     with suggestions.limit_guesses():
@@ -55,19 +55,6 @@ def parse_config(
         # Each overlay gets all of its problems reported.
         raise ConfigInvalid(found if overlays else errors.limit_problems(found))
     return Config(path, MappingProxyType(values), content_digest(content), content)
-
-
-def parse_section(content: bytes, section: Section[T]) -> T:
-    """Return one section's value in a valid content, without reading the rest.
-
-    Raises `ConfigInvalid` for invalid YAML.
-    """
-    source = reader.parse_source(content, "")
-    sections_by_key: dict[str, Section[Any]] = {VARS.key: VARS, section.key: section}
-    values = _SectionReader(
-        ValueTree(source, Expander(os.environ)), sections_by_key
-    ).values()
-    return Config(Path(), values).get(section)
 
 
 def parse_sections(content: bytes, selected: Sequence[Section[Any]]) -> Config:
@@ -90,7 +77,6 @@ def parse_sections(content: bytes, selected: Sequence[Section[Any]]) -> Config:
 
 
 def content_digest(content: bytes) -> str:
-    """Return a digest that identifies a content."""
     return hashlib.sha256(content).hexdigest()
 
 

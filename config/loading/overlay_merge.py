@@ -56,7 +56,6 @@ def merge_overlays(
 
 
 def entry_name(tree: ValueTree, item: Node) -> str | None:
-    """Return the name in an entry."""
     # Reading the entry later reports its problems.
     scratch = ValueTree(tree.source, tree.expander)
     if not isinstance(item, MappingNode):

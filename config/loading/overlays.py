@@ -34,7 +34,6 @@ class Overlays:
         )
 
     def without(self, section: str, name: str) -> "Overlays":
-        """Return all overlays except the named one."""
         others = (o for o in self.entries if (o.section, o.name) != (section, name))
         return Overlays(self.version, tuple(others))
 

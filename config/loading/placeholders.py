@@ -40,7 +40,6 @@ def _hide(text: str) -> str:
 
 
 def reveal(text: str) -> str:
-    """Return the original text."""
     if text.isascii():
         return text  # The common case.
     return "".join(
@@ -70,10 +69,15 @@ def hide(text: str) -> str:
     The length stays the same, and so do lines and columns.
     """
     pieces, at = [], 0
-    for start, end in _spans(text, TOKEN, OPENING, 0):
+    for start, end in spans(text):
         pieces += [text[at:start], _hide(text[start:end])]
         at = end
     return "".join([*pieces, text[at:]])
+
+
+def spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of the placeholders in a text, escaped and unclosed ones too."""
+    return _spans(text, TOKEN, OPENING, 0)
 
 
 def hidden_spans(text: str, start: int = 0) -> Iterator[tuple[int, int]]:
@@ -98,8 +102,6 @@ def _spans(
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderFailure:
-    """A placeholder that cannot be expanded."""
-
     index: int
     """The placeholder's index in the text, from 0."""
     message: str
@@ -194,7 +196,6 @@ class VerbatimExpander(Expander):
     """Leaves placeholders as they are written."""
 
     def expand(self, text: str) -> str:
-        """Return the text unchanged."""
         return reveal(text)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml.composer import MaxDepthExceededError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -15,7 +16,6 @@ from ruamel.yaml.reader import ReaderError
 from config import errors
 from config.errors import ConfigInvalid
 from config.loading import placeholders, scanner
-from config.loading.scanner import Scan
 from config.sections import Position, Problem
 
 MAX_BYTES = 1024 * 1024
@@ -32,7 +32,7 @@ PARSER_HINTS = {
 }
 """The parser's messages and their likely meaning."""
 
-Compose = Callable[[str], tuple[Node | None, Scan]]
+Compose = Callable[[str], Any]
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,10 @@ class YamlSource:
     root: MappingNode
 
     def position(self, index: int) -> Position:
-        """Return the position of a character of the text."""
         return position(self.file, self.text, index)
 
 
 def position(file: str, text: str, index: int) -> Position:
-    """Return the position of a character of a text."""
     line = text.count("\n", 0, index)
     return Position(file, line + 1, index - text.rfind("\n", 0, index))
 
@@ -105,21 +103,21 @@ def _file_error(
 
 def parse_source(content: bytes, file: str) -> YamlSource:
     """Return the nodes of a YAML file; raises `ConfigInvalid` for invalid YAML."""
-    return _parse(content, file, scanner.compose)[0]
+    return _parse(content, file, scanner.compose)
 
 
-def parse_with_scan(content: bytes, file: str) -> tuple[YamlSource, Scan]:
-    """Return the nodes of a YAML file, as `parse_source` does, and the scan.
+def parse_cached(content: bytes, file: str) -> YamlSource:
+    """Return the nodes of a YAML file, as `parse_source` does.
 
-    The result is cached and must not be modified: one change in the studio validates,
-    shows and edits the same content, and the scan is most of that work.
+    They are cached and must not be modified: one change in the studio validates, shows
+    and edits the same content, and parsing is most of that work.
     """
     return _parse(content, file, _compose_cached)
 
 
-def _parse(content: bytes, file: str, compose: Compose) -> tuple[YamlSource, Scan]:
+def _parse(content: bytes, file: str, compose: Compose) -> YamlSource:
     text = placeholders.hide(_decode(content, file))
-    root, scan = _compose(text, file, compose)
+    root = _compose(text, file, compose)
     if root is None:
         raise _file_error(
             file,
@@ -134,7 +132,7 @@ def _parse(content: bytes, file: str, compose: Compose) -> tuple[YamlSource, Sca
             errors.NOT_A_MAP,
             (mark.line + 1, mark.column + 1),
         )
-    return YamlSource(file, text, root), scan
+    return YamlSource(file, text, root)
 
 
 def _decode(content: bytes, file: str) -> str:
@@ -149,11 +147,17 @@ def _decode(content: bytes, file: str) -> str:
 
 
 @lru_cache(maxsize=4)
-def _compose_cached(text: str) -> tuple[Node | None, Scan]:
+def _compose_cached(text: str) -> Node | None:
     return scanner.compose(text)
 
 
-def _compose(text: str, file: str, compose: Compose) -> tuple[Node | None, Scan]:
+def parse_events(text: str, file: str) -> list[Any]:
+    """Return the parser's events of a text; raises `ConfigInvalid` for invalid YAML."""
+    events: list[Any] = _compose(placeholders.hide(text), file, scanner.parse_events)
+    return events
+
+
+def _compose(text: str, file: str, compose: Compose) -> Any:
     try:
         return compose(text)
     except (MaxDepthExceededError, RecursionError):

@@ -70,7 +70,6 @@ def overridable_sections() -> dict[str, Section[Any]]:
 
 
 def rejected_label(rejected: RejectedOverride) -> str:
-    """Return the label of a rejected override in messages."""
     section = overridable_sections().get(rejected.section)
     if section is None:
         return f"'{rejected.name}' under '{rejected.section}' in the studio"

@@ -9,13 +9,13 @@ import contextlib
 import logging
 import os
 import stat
-import tempfile
 import uuid
 from pathlib import Path
 
 from django.conf import settings
 
 from config.errors import SecretsInvalid
+from core.runtime import atomic_write
 
 VAULT_KEY = "COULISSE_VAULT_KEY"
 HMAC_KEY = "COULISSE_HMAC_KEY"
@@ -62,30 +62,15 @@ def create_file(file: Path, *, user_namespace: uuid.UUID | None = None) -> None:
     values = {name: base64.b64encode(os.urandom(KEY_BYTES)).decode() for name in KEYS}
     if user_namespace is not None:
         values[USER_NAMESPACE] = str(user_namespace)
+    text = HEADER + "".join(f"{name}={value}\n" for name, value in values.items())
     try:
-        _link_atomically(
-            file, HEADER + "".join(f"{n}={value}\n" for n, value in values.items())
-        )
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            atomic_write.write_file(file, text.encode(), is_new=True)
+            logger.info("created %s; keep a copy of it", file)
     except OSError as exc:
         names = ", ".join(KEYS)
         raise SecretsInvalid(
             f"cannot write {file} ({exc.strerror}); make it writable, or set {names} "
             f"and {USER_NAMESPACE} in the environment"
         ) from exc
-
-
-def _link_atomically(file: Path, text: str) -> None:
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # mkstemp creates it for its owner only.
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".secrets-")
-    try:
-        with open(descriptor, "w", encoding="utf-8") as new_file:
-            new_file.write(text)
-            new_file.flush()
-            os.fsync(new_file.fileno())
-        with contextlib.suppress(FileExistsError):
-            # Unlike a rename, a link never replaces another process's file.
-            os.link(name, file)
-            logger.info("created %s; keep a copy of it", file)
-    finally:
-        os.unlink(name)

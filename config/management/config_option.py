@@ -3,12 +3,11 @@
 import argparse
 from collections.abc import Callable, Sequence
 
-VALUELESS_FLAGS = ("-F", "-y")
+VALUELESS_FLAGS = ("-E", "-F", "-y")
 """Short options without a value: `-c` may follow them, as in `-Fc PATH`."""
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
-    """Declare the option."""
     parser.add_argument(
         "-c",
         "--config",

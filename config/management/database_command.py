@@ -45,7 +45,6 @@ class DatabaseCommand(ConfigCommand):
         self.stderr.write(text, str)
 
     def write_json(self, data: Any) -> None:
-        """Write a JSON document."""
         self.stdout.write(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
 
 

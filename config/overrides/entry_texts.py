@@ -9,18 +9,12 @@ from typing import Any
 from ruamel.yaml.nodes import MappingNode, Node
 
 from config.config import VARS
-from config.editing import secret_masks
-from config.editing.round_trip import document, serializer
+from config.editing import blocks, document, round_trip, secret_masks
 from config.errors import ConfigInvalid
 from config.loading import overlay_merge, placeholders, reader
-from config.loading.constructor import ValueTree
-from config.loading.placeholders import Expander, VerbatimExpander
+from config.loading.constructor import ValueTree, verbatim_tree
+from config.loading.placeholders import Expander
 from config.loading.reader import YamlSource
-
-
-def verbatim_tree(source: YamlSource) -> ValueTree:
-    """Return a value tree that does not expand placeholders."""
-    return ValueTree(source, VerbatimExpander({}))
 
 
 @lru_cache(maxsize=16)
@@ -31,10 +25,9 @@ def read_texts(content: bytes, key: str) -> Mapping[str, str]:
     behind aliases, are masked. Invalid YAML has no entries.
     """
     try:
-        source, _ = reader.parse_with_scan(
-            secret_masks.masked_content(document.parse_document(content)), ""
-        )
-        tree = _expanding_tree(source, reader.parse_with_scan(content, "")[0])
+        doc = document.parse_document(content)
+        source = secret_masks.mask_document(doc).source
+        tree = _expanding_tree(source, doc.source)
     except ConfigInvalid:
         return MappingProxyType({})
     nodes = verbatim_tree(source).entries(source.root, ())
@@ -76,7 +69,7 @@ def _entry_text(source: YamlSource, item: Node) -> str:
             return text
     except ConfigInvalid:
         pass  # An alias refers to an anchor outside the entry.
-    return f"{serializer.dump_block(whole)}\n"
+    return f"{round_trip.dump_block(whole)}\n"
 
 
 def _source_lines(source: YamlSource, item: Node) -> str:
@@ -85,16 +78,10 @@ def _source_lines(source: YamlSource, item: Node) -> str:
     text = placeholders.reveal(source.text[start.index : end.index])
     if isinstance(item, MappingNode) and item.flow_style:
         return f"{text}\n"
-    first, *rest = text.splitlines()
-    lines = [first, *(_dedent_line(line, start.column) for line in rest)]
-    while len(lines) > 1 and _belongs_to_next(rest[len(lines) - 2], start.column):
+    lines = text.splitlines()
+    while len(lines) > 1 and _belongs_to_next(lines[-1], start.column):
         lines.pop()
-    return "\n".join(lines) + "\n"
-
-
-def _dedent_line(line: str, columns: int) -> str:
-    indent = len(line) - len(line.lstrip(" "))
-    return line[min(indent, columns) :]
+    return blocks.dedent("\n".join(lines), start.column) + "\n"
 
 
 def _belongs_to_next(line: str, column: int) -> bool:

@@ -6,8 +6,8 @@ from config import errors
 from config.editing.secret_masks import MASK
 from config.errors import ConfigInvalid
 from config.loading import overlay_merge
+from config.loading.constructor import verbatim_tree
 from config.loading.reader import MAX_BYTES
-from config.overrides import entry_texts
 from config.sections import Position, Problem, Section
 
 MAX_NAME_LENGTH = 255
@@ -55,7 +55,7 @@ def read_name(section: Section[Any], text: str, *, expected: str | None = None) 
     source = overlay_merge.parse_entry(
         normalize_text(text), entry_label(section, expected)
     )
-    tree = entry_texts.verbatim_tree(source)
+    tree = verbatim_tree(source)
     named = tree.entries(source.root, ()).get("name")
     name = None if named is None else tree.value(named, ())
     if name is None or name == "":

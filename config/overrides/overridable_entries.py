@@ -52,6 +52,31 @@ class OverridableEntry:
         found: dict[str, Any] = entry_texts.parse_data(text)
         return found
 
+    @property
+    def diff(self) -> str:
+        """The override as a unified diff against the file; "" if they are equal."""
+        if self.label in ("dynamic", "yaml"):
+            return ""
+        effective = "" if self.label == "tombstoned" else self.text
+        file = live.current().path.name
+        return diff_texts(self.file_text or "", effective, file, "studio")
+
+    def versions(
+        self, *, before: int | None = None, limit: int = 20
+    ) -> list[OverrideVersion]:
+        """Return the studio's changes of the entry, newest first."""
+        found = OverrideVersion.objects.of(self.section.key, self.name)
+        return list((found if before is None else found.filter(id__lt=before))[:limit])
+
+    def get_version(self, id: int) -> OverrideVersion:
+        """Return one change of the entry; raises `EntryUnknown`."""
+        row = OverrideVersion.objects.of(self.section.key, self.name).filter(id=id)
+        found = row.first()
+        if found is None:
+            noun = self.section.noun
+            raise EntryUnknown(f"{noun} '{self.name}' has no version {id}")
+        return found
+
 
 def get_section(key: str) -> Section[Any]:
     """Return a section whose entries the studio may override; raises `EntryUnknown`."""
@@ -65,7 +90,6 @@ def get_section(key: str) -> Section[Any]:
 
 
 def audit_action(section: Section[Any], verb: str) -> str:
-    """Return the audit event name for a change of an entry."""
     return f"{section.noun.replace(' ', '_')}.{verb}"
 
 
@@ -84,36 +108,8 @@ def list_entries(section: Section[Any]) -> list[OverridableEntry]:
 def get_entry(section: Section[Any], name: str) -> OverridableEntry:
     """Return an entry, also a disabled one; raises `EntryUnknown`."""
     config = live.current()
-    row = Override.objects.filter(section=section.key, name=name).first()
+    row = Override.objects.get_or_none(section.key, name)
     return entry_from_row(config, section, name, row)
-
-
-def list_versions(
-    section: Section[Any], name: str, *, before: int | None = None, limit: int = 20
-) -> list[OverrideVersion]:
-    """Return the studio's changes of an entry, newest first."""
-    found = OverrideVersion.objects.filter(section=section.key, name=name)
-    if before is not None:
-        found = found.filter(id__lt=before)
-    return list(found.order_by("-id")[:limit])
-
-
-def get_version(section: Section[Any], name: str, id: int) -> OverrideVersion:
-    """Return one change of an entry; raises `EntryUnknown`."""
-    found = OverrideVersion.objects.filter(section=section.key, name=name, id=id)
-    row = found.first()
-    if row is None:
-        raise EntryUnknown(f"{section.noun} '{name}' has no version {id}")
-    return row
-
-
-def diff_entry(entry: OverridableEntry) -> str:
-    """Return an override as a unified diff against the file; "" if they are equal."""
-    if entry.label in ("dynamic", "yaml"):
-        return ""
-    effective = "" if entry.label == "tombstoned" else entry.text
-    file = live.current().path.name
-    return diff_texts(entry.file_text or "", effective, file, "studio")
 
 
 def diff_texts(old: str, new: str, old_label: str, new_label: str) -> str:

@@ -4,12 +4,11 @@ This module never writes the file. It stores each change with its history in one
 transaction; this process applies the change at once, the others within a second.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from config import errors, live
 from config.errors import (
@@ -25,39 +24,30 @@ from config.overrides import (
     entry_texts,
     entry_validation,
     overridable_entries,
-    override_store,
 )
 from config.overrides.overridable_entries import OverridableEntry
 from config.sections import Config, Problem, Section
-
-ACTION_WORDS: dict[str, str] = {
-    OverrideAction.SAVED: "changed",
-    OverrideAction.TOMBSTONED: "disabled",
-    OverrideAction.RESET: "reset",
-    OverrideAction.REMOVED: "deleted",
-}
-"""The verbs for each action."""
 
 
 def create_entry(section: Section[Any], text: str, *, by: str) -> str:
     """Add an entry and return its name; raises `EntryTaken`."""
     name = entry_validation.read_name(section, text)
-
-    def check(config: Config, row: Override | None) -> None:
-        written = entry_texts.read_texts(config.content, section.key)
+    with _lock_overrides() as (config, overlays):
+        row = Override.objects.get_or_none(section.key, name)
         if row is not None and row.is_tombstone:
             raise EntryTaken(
                 f"{section.noun} '{name}' already exists, but is disabled; reset it, "
                 "or edit it at its own URL"
             )
-        if row is not None or name in written:
+        if row is not None or name in entry_texts.read_texts(
+            config.content, section.key
+        ):
             raise EntryTaken(
                 f"another {section.noun} already has the name '{name}'; choose another "
                 "name, or edit that one"
             )
         entry_validation.check_not_reserved(section, name)
-
-    _save(section, name, text, by, check)
+        _store(config, overlays, section, name, text, by)
     return name
 
 
@@ -71,12 +61,14 @@ def save_entry(
     the text differs from the effective entry; if not, nothing is stored.
     """
     entry_validation.check_name(section, name, text)
-
-    def check(config: Config, row: Override | None) -> OverridableEntry:
-        _check_version(section, name, row, version)
-        return overridable_entries.entry_from_row(config, section, name, row)
-
-    return _save(section, name, text, by, check)
+    with _lock_overrides() as (config, overlays):
+        _, entry = _load_entry(config, section, name, version)
+        is_in_force = not entry.is_rejected and entry.label != "tombstoned"
+        body = entry_validation.normalize_text(text)
+        if is_in_force and entry_validation.normalize_text(entry.text) == body:
+            return False
+        _store(config, overlays, section, name, text, by)
+    return True
 
 
 def disable_entry(
@@ -88,16 +80,14 @@ def disable_entry(
     enabled.
     """
     with _lock_overrides() as (config, overlays):
-        row = Override.objects.filter(section=section.key, name=name).first()
-        _check_version(section, name, row, version)
-        entry = overridable_entries.entry_from_row(config, section, name, row)
-        if entry.label == "dynamic":
-            _check_change(config, overlays.without(section.key, name), section, name)
-            _delete_override(section, name, OverrideAction.REMOVED, by)
+        row, entry = _load_entry(config, section, name, version)
+        if row is not None and entry.label == "dynamic":
+            _check_removal(config, overlays.without(section.key, name), section, name)
+            row.remove(OverrideAction.REMOVED, by=by)
         elif entry.label != "tombstoned":
             tombstone = Overlay(section.key, name, None)
-            _check_change(config, overlays.with_entry(tombstone), section, name)
-            _store_override(tombstone, OverrideAction.TOMBSTONED, by)
+            _check_removal(config, overlays.with_entry(tombstone), section, name)
+            Override.objects.store(tombstone, by=by)
         return entry.label != "tombstoned"
 
 
@@ -110,10 +100,8 @@ def reset_entry(
     the studio.
     """
     with _lock_overrides() as (config, overlays):
-        row = Override.objects.filter(section=section.key, name=name).first()
-        _check_version(section, name, row, version)
-        entry = overridable_entries.entry_from_row(config, section, name, row)
-        if entry.label == "yaml":
+        row, entry = _load_entry(config, section, name, version)
+        if row is None:
             raise NothingToReset(f"{section.noun} '{name}' has no override to reset")
         if entry.label == "dynamic":
             raise NothingToReset(
@@ -121,7 +109,20 @@ def reset_entry(
                 "delete it instead"
             )
         _check_change(config, overlays.without(section.key, name), section, name)
-        _delete_override(section, name, OverrideAction.RESET, by)
+        row.remove(OverrideAction.RESET, by=by)
+
+
+def remove_override(section: Section[Any], name: str, *, by: str) -> str:
+    """Reset an entry to the file's, or delete one that exists only in the studio.
+
+    Returns the verb for the audit.
+    """
+    entry = overridable_entries.get_entry(section, name)
+    if entry.label == "dynamic":
+        disable_entry(section, name, by=by)
+        return "delete"
+    reset_entry(section, name, by=by)
+    return "reset"
 
 
 def validate_entry(
@@ -153,39 +154,35 @@ def validate_entry(
 def _lock_overrides() -> Iterator[tuple[Config, Overlays]]:
     """Begin a transaction that excludes other writers of overrides."""
     with transaction.atomic():
-        if connection.vendor == "postgresql":
-            # Each change is validated together with all others, so writers run one at a
-            # time. The lock also makes ids visible in ascending order. SQLite has one
-            # writer.
-            with connection.cursor() as cursor:
-                table = connection.ops.quote_name(Override._meta.db_table)
-                cursor.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
-        yield live.current(), override_store.load_overlays()
+        Override.objects.all().lock()
+        yield live.current(), Override.objects.load_overlays()
 
 
-def _save(
+def _load_entry(
+    config: Config, section: Section[Any], name: str, version: int | None
+) -> tuple[Override | None, OverridableEntry]:
+    """Return an entry and its override; raises `EntryChanged` for another version."""
+    row = Override.objects.get_or_none(section.key, name)
+    if version not in (None, 0 if row is None else row.version):
+        last = OverrideVersion.objects.of(section.key, name).first()
+        raise EntryChanged(
+            f"{section.noun} '{name}' was {last.description if last else 'changed'} "
+            "since you opened it; reload it before you edit it"
+        )
+    return row, overridable_entries.entry_from_row(config, section, name, row)
+
+
+def _store(
+    config: Config,
+    overlays: Overlays,
     section: Section[Any],
     name: str,
     text: str,
     by: str,
-    check: Callable[[Config, Override | None], OverridableEntry | None],
-) -> bool:
-    body = entry_validation.normalize_text(text)
-    overlay = Overlay(section.key, name, body)
-    with _lock_overrides() as (config, overlays):
-        row = Override.objects.filter(section=section.key, name=name).first()
-        before = check(config, row)
-        if before is not None and _is_unchanged(before, body):
-            return False
-        _check_change(config, overlays.with_entry(overlay), section, name)
-        _store_override(overlay, OverrideAction.SAVED, by)
-        return True
-
-
-def _is_unchanged(entry: OverridableEntry, body: str) -> bool:
-    if entry.is_rejected or entry.label == "tombstoned":
-        return False
-    return entry_validation.normalize_text(entry.text) == body
+) -> None:
+    overlay = Overlay(section.key, name, entry_validation.normalize_text(text))
+    _check_change(config, overlays.with_entry(overlay), section, name)
+    Override.objects.store(overlay, by=by)
 
 
 def _check_change(
@@ -210,55 +207,12 @@ def _check_change(
         raise ConfigInvalid(errors.limit_problems(list(found)))
 
 
-def _store_override(overlay: Overlay, action: OverrideAction, by: str) -> None:
-    version = _record_version(
-        overlay.section, overlay.name, action, by, overlay.body or ""
-    )
-    Override.objects.update_or_create(
-        section=overlay.section,
-        name=overlay.name,
-        defaults={
-            "body": overlay.body or "",
-            "is_tombstone": overlay.body is None,
-            "version": version.pk,
-            "changed_at": version.at,
-            "changed_by": version.by,
-        },
-    )
-
-
-def _delete_override(
-    section: Section[Any], name: str, action: OverrideAction, by: str
+def _check_removal(
+    config: Config, overlays: Overlays, section: Section[Any], name: str
 ) -> None:
-    Override.objects.filter(section=section.key, name=name).delete()
-    _record_version(section.key, name, action, by, "")
-
-
-def _record_version(
-    section: str, name: str, action: OverrideAction, by: str, body: str
-) -> OverrideVersion:
-    transaction.on_commit(live.apply_overrides, robust=True)
-    return OverrideVersion.objects.create(
-        section=section,
-        name=name,
-        action=action,
-        body=body,
-        at=datetime.now(UTC),
-        by=by[:512],
-    )
-
-
-def _check_version(
-    section: Section[Any], name: str, row: Override | None, version: int | None
-) -> None:
-    if version is None or version == (0 if row is None else row.version):
-        return
-    last = overridable_entries.list_versions(section, name, limit=1)
-    what = (
-        "".join(f"{ACTION_WORDS[each.action]} by {each.by}" for each in last)
-        or "changed"
-    )
-    raise EntryChanged(
-        f"{section.noun} '{name}' was {what} since you opened it; reload it before you "
-        "edit it"
-    )
+    """Raise `ConfigInvalid` with the entries that use a removed one."""
+    try:
+        _check_change(config, overlays, section, name)
+    except ConfigInvalid as exc:
+        uses = errors.describe_uses(exc.problems, section.noun, name)
+        raise ConfigInvalid(uses) from None

@@ -15,7 +15,7 @@ from typing import TypeVar
 from django.db import connection
 from django.db.utils import DatabaseError, InterfaceError
 
-from config.loading.overlays import NO_OVERLAYS, Overlay, Overlays
+from config.loading.overlays import NO_OVERLAYS, Overlays
 from config.models import Override, OverrideVersion
 
 T = TypeVar("T")
@@ -36,14 +36,13 @@ class DatabaseStore:
         """Return the id of the last change, 0 before the first."""
         if time.monotonic() < getattr(self._unavailable, "until", 0.0):
             return None
-        newest = _run_query(_newest_version, 0)
+        newest = _run_query(OverrideVersion.objects.newest_id, 0)
         if newest is None:
             self._unavailable.until = time.monotonic() + RETRY_SECONDS
         return newest
 
     def read(self) -> Overlays | None:
-        """Return the stored overrides."""
-        return _run_query(load_overlays, NO_OVERLAYS)
+        return _run_query(Override.objects.load_overlays, NO_OVERLAYS)
 
     def read_in_thread(self) -> Overlays | None:
         """Return the stored overrides, read in a short-lived thread."""
@@ -78,25 +77,6 @@ def _run_query(query: Callable[[], T], default: T) -> T | None:
         if not connection.in_atomic_block:
             connection.close()
         return None
-
-
-def _newest_version() -> int:
-    last = OverrideVersion.objects.order_by("-id").values_list("id", flat=True).first()
-    return last or 0
-
-
-def load_overlays() -> Overlays:
-    """Return the stored overrides; raises Django's database errors."""
-    # Read first, so that the next poll detects changes stored meanwhile.
-    version = _newest_version()
-    rows = Override.objects.order_by("id").values_list(
-        "section", "name", "body", "is_tombstone"
-    )
-    entries = (
-        Overlay(section, name, None if is_tombstone else body)
-        for section, name, body, is_tombstone in rows
-    )
-    return Overlays(version, tuple(entries))
 
 
 def database_exists() -> bool:

@@ -1,17 +1,16 @@
 """Choose and write a starter file, and read the comments and examples in them."""
 
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from config.editing.round_trip import document, key_paths, text_edits
-from config.editing.round_trip.document import Document
+from config.editing import blocks, document
+from config.editing.document import Document
 from config.errors import StarterRefused
 from config.loading import reader
+from core.runtime import atomic_write
 
 Starter = Literal["anthropic", "demo", "local", "openai", "tour"]
 
@@ -44,22 +43,10 @@ def write_starter(starter: Starter, path: Path, *, force: bool = False) -> None:
         )
     content = (TEMPLATES / f"{starter}.yaml").read_bytes()
     try:
-        _write_file(content, target)
+        # The default mode is for secrets; a starter holds none.
+        atomic_write.write_file(target, content, mode=0o644)
     except OSError as exc:
         raise StarterRefused(f"cannot write {shown}: {exc.strerror}") from exc
-
-
-def _write_file(content: bytes, target: Path) -> None:
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        # mkstemp's mode is for secrets; a starter holds none.
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 def comments_above(key: str) -> set[str]:
@@ -76,9 +63,4 @@ def _tour_document() -> Document:
 
 def example_of(key: str) -> str:
     """Return the tour's example of a key, with its comments; "" if there is none."""
-    entry = key_paths.find_entry(_tour_document(), (key,))
-    if entry is None:
-        return ""
-    return text_edits.entry_text(
-        _tour_document().source_map, entry, _tour_document().text
-    )
+    return blocks.text_at(_tour_document(), (key,))

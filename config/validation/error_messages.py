@@ -74,7 +74,6 @@ def error_message(error: ErrorDetails) -> str:
 
 
 def describe_value(value: object) -> str:
-    """Return a value formatted for a message."""
     match value:
         case None:
             return "an empty value"

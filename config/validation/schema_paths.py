@@ -49,7 +49,6 @@ def _nodes_at(schema: Schema, steps: Location) -> list[Schema]:
 
 
 def root_nodes(schema: Schema) -> list[Schema]:
-    """Return all schema nodes of the root."""
     return list(_alternatives(schema, schema))
 
 

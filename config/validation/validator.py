@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from config import errors
-from config.sections import Location, Problem, Section
+from config.sections import Location, Problem, Section, entries_of
 from config.validation import error_messages, pydantic_errors, schema_paths
 from config.validation.pydantic_errors import LocatedError
 from config.validation.suggestions import did_you_mean
@@ -163,15 +163,9 @@ class _Slice:
 
 
 def _find_booleans(data: Any, steps: Location) -> Iterator[tuple[Location, bool]]:
-    """Yield every boolean in the data, with its location."""
     if isinstance(data, bool):
         yield steps, data
-    entries: Iterable[tuple[str | int, Any]] = ()
-    if isinstance(data, dict):
-        entries = data.items()
-    elif isinstance(data, list):
-        entries = enumerate(data)
-    for step, value in entries:
+    for step, value in entries_of(data):
         yield from _find_booleans(value, (*steps, step))
 
 

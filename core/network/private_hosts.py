@@ -70,7 +70,6 @@ def _is_private_ipv6(text: str) -> bool:
 
 
 def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address embedded in an IPv6 address, if any."""
     if address.ipv4_mapped or address.sixtofour:
         return address.ipv4_mapped or address.sixtofour
     if address.teredo:

@@ -1,1 +1,1 @@
-"""Helpers of a running process: request ids, batches, notifications, SIGINT."""
+"""Helpers of a running process: backoff, request ids, atomic writes, SIGINT."""

@@ -19,10 +19,12 @@ def escape_and_truncate(text: str, max_length: int = MAX_QUOTED) -> str:
     Control characters are escaped. A longer text is cut and ends in "…". The text is
     cut before the escape, so the cost does not depend on its length.
     """
-    escaped = escape_invisible(text[: max_length + 1])
-    if len(escaped) <= max_length:
-        return escaped
-    return f"{escaped[: max_length - 1]}…"
+    return truncate(escape_invisible(text[: max_length + 1]), max_length)
+
+
+def truncate(text: str, max_length: int) -> str:
+    """Return a text of at most `max_length` characters; "…" replaces the rest."""
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
 def truncate_middle(text: str, max_length: int) -> str:
@@ -31,6 +33,22 @@ def truncate_middle(text: str, max_length: int) -> str:
         return text
     half = max_length // 2
     return f"{text[:half]} … {text[-half:]}"
+
+
+def shorten_middle(text: str, max_length: int) -> str:
+    """Return about `max_length` characters: two thirds of them are the beginning."""
+    if len(text) <= max_length:
+        return text
+    head = max_length * 2 // 3
+    return f"{text[:head]} […] {text[head - max_length :]}"
+
+
+def escape_and_truncate_line(text: str, max_length: int) -> str:
+    """Return a text as one line for a terminal; a longer one is cut and ends in "…"."""
+    # Cut first, so the cost does not depend on the length.
+    line = " ".join(text[: 2 * max_length].split())
+    is_cut = len(line) > max_length or len(text) > 2 * max_length
+    return escape_invisible(line[:max_length]) + ("…" if is_cut else "")
 
 
 def escape_and_truncate_middle(text: str) -> str:

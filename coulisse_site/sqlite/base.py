@@ -38,6 +38,5 @@ class DatabaseWrapper(base.DatabaseWrapper):
     """Django's wrapper with caching cursors."""
 
     def create_cursor(self, name: Any = None) -> Cursor:
-        """Return a new cursor."""
         cursor: Cursor = self.connection.cursor(factory=Cursor)
         return cursor

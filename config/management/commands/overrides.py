@@ -2,6 +2,7 @@
 
 import logging
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
@@ -12,7 +13,8 @@ from config import live
 from config.loading import resolution
 from config.management import config_option
 from config.management.database_command import DatabaseCommand
-from config.overrides import formatting, overridable_entries, override_editor
+from config.overrides import overridable_entries, override_editor
+from config.overrides.overridable_entries import OverridableEntry
 
 
 class Command(DatabaseCommand):
@@ -61,10 +63,10 @@ class Command(DatabaseCommand):
             if entry.label != "yaml"
         ]
         if is_json:
-            self.write_json([formatting.as_json(entry) for entry in found])
+            self.write_json([_as_json(entry) for entry in found])
             return
         for entry in found:
-            for line in formatting.entry_lines(entry):
+            for line in _entry_lines(entry):
                 self.stdout.write(line)
         if not found:
             self.write_note("there are no overrides; the YAML file applies unchanged")
@@ -72,7 +74,7 @@ class Command(DatabaseCommand):
     def _show(self, key: str, name: str) -> None:
         section = overridable_entries.get_section(key)
         entry = overridable_entries.get_entry(section, name)
-        for line in formatting.detail_lines(entry):
+        for line in _detail_lines(entry):
             self.stdout.write(line)
 
     def _reset(self, key: str, name: str) -> None:
@@ -94,8 +96,53 @@ class Command(DatabaseCommand):
 
 
 def _add_entry_arguments(parser: ArgumentParser) -> None:
-    """Add the arguments that name an entry."""
     parser.add_argument(
         "section", metavar="SECTION", help="agents, judges, experiments, smoke_tests."
     )
     parser.add_argument("name", metavar="NAME", help="The entry's name.")
+
+
+def _entry_lines(entry: OverridableEntry) -> Iterator[str]:
+    """Return an entry's line, and below it the reason if it is rejected."""
+    yield "  ".join(
+        filter(None, [entry.section.key, entry.name, _describe_label(entry)])
+    )
+    for line in entry.reason.splitlines():
+        yield f"  {line}"
+
+
+def _describe_label(entry: OverridableEntry) -> str:
+    """Return the entry's label, the time of the override and its author."""
+    suffix = ", rejected" if entry.is_rejected else ""
+    if entry.changed_at is None:
+        return f"{entry.label}{suffix}"
+    changed_at = f"{entry.changed_at:%Y-%m-%d %H:%M:%S}"
+    return f"{entry.label}{suffix}  since {changed_at}  by {entry.changed_by}"
+
+
+def _detail_lines(entry: OverridableEntry) -> Iterator[str]:
+    yield from _entry_lines(entry)
+    yield ""
+    yield from entry.text.splitlines()
+    if entry.diff:
+        yield ""
+        yield from entry.diff.splitlines()
+    versions = entry.versions()
+    if versions:
+        yield ""
+    for row in versions:
+        yield f"{row.at:%Y-%m-%d %H:%M:%S}  {row.action:<10}  by {row.by}"
+
+
+def _as_json(entry: OverridableEntry) -> dict[str, Any]:
+    return {
+        "section": entry.section.key,
+        "name": entry.name,
+        "label": entry.label,
+        "is_rejected": entry.is_rejected,
+        "reason": entry.reason,
+        "version": entry.version,
+        "changed_at": entry.changed_at,
+        "changed_by": entry.changed_by,
+        "yaml": entry.text,
+    }

@@ -1,1 +1,0 @@
-"""Change values within YAML text and keep every other character, comments included."""
