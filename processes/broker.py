@@ -131,7 +131,6 @@ def _wait_for_end(client: socket.socket, pid: int) -> None:
 
 
 def _peer_pid(client: socket.socket) -> int:
-    """Return the pid of the server at the other end of a socket."""
     if sys.platform == "darwin":
         packed = client.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4)
     else:

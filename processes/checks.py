@@ -15,11 +15,10 @@ from django.conf import settings
 from django.core import checks
 
 from config.loading import checked_file
+from core.child_processes.program import ProgramStartFailed
 from processes.config import SIDECARS, SidecarConfig
-from processes.errors import ProgramStartFailed
 from processes.sidecar_control import sidecar_process
-from processes.supervision import process_groups
-from processes.supervision.child_process import outer_environment
+from processes.supervision.child import outer_environment
 
 
 @checks.register
@@ -36,18 +35,17 @@ def check_sidecars(**_: Any) -> list[checks.CheckMessage]:
 
 
 def _missing_program_messages(sidecars: Mapping[str, SidecarConfig]) -> Iterator[str]:
-    """Yield a message for each missing program."""
     outer = outer_environment(str(settings.BASE_DIR))
     for name, config in sidecars.items():
         program = sidecar_process.sidecar_program(config, outer)
         try:
-            process_groups.find_program(program)
+            program.find()
         except ProgramStartFailed as exc:
             yield f"sidecar '{name}' cannot start from this directory: {exc}"
             continue
         if config.health is None:
             continue
         try:
-            process_groups.find_program(replace(program, command=config.health.command))
+            replace(program, command=config.health.command).find()
         except ProgramStartFailed as exc:
             yield f"the health check of sidecar '{name}' cannot start: {exc}"

@@ -43,9 +43,5 @@ class ResetRefused(Invalid):
     """The database cannot be deleted."""
 
 
-class ProgramStartFailed(Unavailable):
-    """A program cannot be started."""
-
-
 class SchemaUnknown(Invalid):
     """This version cannot upgrade the tables of the database."""

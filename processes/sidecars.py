@@ -7,8 +7,7 @@ the others keep running.
 import asyncio
 import logging.config
 import os
-import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,18 +17,18 @@ from django.conf import settings
 from config.config import SERVER
 from config.loading import last_valid_copy, loader, reader
 from config.sections import Config
+from core.child_processes.process_group import GUARD, group_members
+from core.child_processes.program import kill_group
 from core.errors import CoulisseError
 from processes.config import SIDECARS, SidecarConfig
 from processes.server import listening_socket
 from processes.sidecar_control import restart_requests, sidecar_process, sidecar_records
-from processes.sidecar_control.sidecar_process import SidecarProcess
 from processes.supervision import orphan_cleanup, parent_watch, state_directory
-from processes.supervision.child_process import outer_environment
+from processes.supervision.child import Child, outer_environment
 from processes.supervision.log_pipe import OutputLine
 from processes.supervision.pidfile import PidFile
-from processes.supervision.process_groups import ProcessGroups
-from processes.supervision.run_state import ChildRecord
 from processes.supervision.state_directory import StateDir
+from processes.supervision.stop_signals import StopSignals
 from telemetry.log_output import logs
 
 FORCE_EXIT_SECONDS = 9.5
@@ -43,87 +42,60 @@ logger = logging.getLogger("processes.sidecars")
 
 
 class SidecarManager:
-    """All sidecars, and the asyncio tasks that keep them running."""
+    """All sidecars, which follow the YAML and restart requests."""
 
-    def __init__(
-        self, groups: ProcessGroups, files: StateDir, outer: dict[str, str]
-    ) -> None:
-        self._groups = groups
+    def __init__(self, files: StateDir, outer: dict[str, str]) -> None:
         self._files = files
         self._outer = outer
-        self._sidecars: dict[str, SidecarProcess] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._configs: dict[str, SidecarConfig] = {}
+        self._sidecars: dict[str, Child] = {}
         self._written_lines: dict[str, list[OutputLine]] = {}
         """The output lines that were written to the file last."""
 
-    async def apply_config(self, configs: Mapping[str, SidecarConfig]) -> None:
-        """Run these sidecars and no others."""
-        await self._stop(
-            name
-            for name, sidecar in self._sidecars.items()
-            if configs.get(name) != sidecar.config
+    async def apply_config(
+        self, configs: Mapping[str, SidecarConfig], restarted: Collection[str] = ()
+    ) -> None:
+        """Run these sidecars and no others; restart those that changed or are named."""
+        before, self._configs = self._configs, dict(configs)
+        kept = {
+            name: child
+            for name, child in self._sidecars.items()
+            if configs.get(name) == before[name] and name not in restarted
+        }
+        await asyncio.gather(
+            *(each.stop() for name, each in self._sidecars.items() if name not in kept)
         )
-        unchanged = self._sidecars
         self._sidecars = {
-            name: unchanged[name] if name in unchanged else self._build_process(config)
+            name: kept[name] if name in kept else self._start(config)
             for name, config in configs.items()
         }
-        self._start(configs.keys() - unchanged.keys())
         self._publish()
 
     async def poll(self) -> None:
         """Handle restart requests, and write new output to the file."""
-        names = [
-            name
-            for name in restart_requests.take_requests(self._files)
-            if name in self._sidecars
-        ]
-        if names:
-            await self._restart(names)
-        self._publish_lines()
-
-    async def _restart(self, names: Sequence[str]) -> None:
-        before = self._sidecars
+        requested = restart_requests.take_requests(self._files)
+        names = [name for name in requested if name in self._sidecars]
         for name in names:
             fields = {"sidecar": name}
             logger.info("sidecar=%s restart requested", name, extra={"fields": fields})
-        await self._stop(names)
-        self._sidecars = {
-            name: self._build_process(sidecar.config) if name in names else sidecar
-            for name, sidecar in before.items()
-        }
-        self._start(names)
-        self._publish()
-
-    def _start(self, names: Iterable[str]) -> None:
-        for name in names:
-            self._tasks[name] = asyncio.create_task(self._sidecars[name].run())
-            self._tasks[name].add_done_callback(_log_failure)
+        if names:
+            await self.apply_config(self._configs, names)
+        self._publish_lines()
 
     async def stop(self) -> None:
-        """Stop all sidecars."""
-        await self._stop(self._sidecars)
+        await self.apply_config({})
 
-    def _build_process(self, config: SidecarConfig) -> SidecarProcess:
-        program = sidecar_process.sidecar_program(config, self._outer)
-        return SidecarProcess(config, program, self._groups, changed=self._publish)
-
-    async def _stop(self, names: Iterable[str]) -> None:
-        names = list(names)
-        tasks = [self._tasks.pop(name) for name in names]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        self._sidecars = {
-            name: sidecar
-            for name, sidecar in self._sidecars.items()
-            if name not in names
-        }
+    def _start(self, config: SidecarConfig) -> Child:
+        spec = sidecar_process.sidecar_spec(config, self._outer)
+        child = Child(spec, changed=self._publish)
+        child.start()
+        return child
 
     def _publish_lines(self) -> None:
         lines = {
-            name: list(sidecar.output.lines) for name, sidecar in self._sidecars.items()
+            name: list(sidecar.spec.output.lines)
+            for name, sidecar in self._sidecars.items()
+            if sidecar.spec.output is not None
         }
         if lines == self._written_lines:
             return
@@ -141,11 +113,6 @@ class SidecarManager:
         except OSError as exc:
             # A full disk must not stop the sidecars.
             logger.warning("cannot write %s: %s", path, exc)
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("a sidecar is no longer supervised", exc_info=error)
 
 
 def run() -> None:
@@ -172,52 +139,51 @@ def stop_orphans(files: StateDir) -> None:
     record = sidecar_records.read_record(files.sidecars)
     if record is None:
         return
-    processes = [each.process for each in record.sidecars if each.process is not None]
-    ended = orphan_cleanup.end_processes(processes, grace_seconds=ORPHAN_STOP_SECONDS)
-    # The kernel may have killed a sidecar, but not its children.
-    ended += [
-        each for each in processes if each not in ended and _has_live_children(each)
-    ]
-    for each in ended:
-        orphan_cleanup.kill_group(each.pid)
-        logger.warning(
-            "sidecar=%s stopped (pid %d), left running by a killed process",
-            each.name,
-            each.pid,
-            extra={"fields": {"sidecar": each.name}},
-        )
+    ended = orphan_cleanup.end_processes(
+        record.sidecars, grace_seconds=ORPHAN_STOP_SECONDS
+    )
+    for each in record.sidecars:
+        if each.pid is None:
+            continue
+        # The kernel may have killed a sidecar, but not its children.
+        if each in ended or _has_live_children(each.name, each.pid):
+            kill_group(each.pid)
+            logger.warning(
+                "sidecar=%s stopped (pid %d), left running by a killed process",
+                each.name,
+                each.pid,
+                extra={"fields": {"sidecar": each.name}},
+            )
 
 
-def _has_live_children(child: ChildRecord) -> bool:
+def _has_live_children(name: str, pid: int) -> bool:
     """Return whether children of a dead sidecar are alive, by its name in their
     environment.
 
     The group's id alone is not enough: another group may use it by now.
     """
-    members = orphan_cleanup.group_members(child.pid)
     with suppress(psutil.Error):
         return any(
-            each.environ().get(sidecar_process.NAME) == child.name for each in members
+            each.environ().get(sidecar_process.NAME) == name
+            for each in group_members(pid)
         )
     return False
 
 
 async def _serve(files: StateDir) -> None:
-    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    signals = StopSignals()
     content = last_valid_copy.read_copy() or reader.read_file(
         Path(settings.COULISSE_CONFIG)
     )
     config = _sidecar_config(content)
-    with ProcessGroups() as groups:
-        sidecars = SidecarManager(groups, files, sidecar_environment(config))
-        while not stopping.is_set():
-            configs = config.get(SIDECARS)
-            await sidecars.apply_config(configs)
-            content = await _wait_for_edit(content, stopping, sidecars)
-            config = _sidecar_config(content)
-        await sidecars.stop()
+    sidecars = SidecarManager(files, sidecar_environment(config))
+    while not signals.requested.is_set():
+        configs = config.get(SIDECARS)
+        await sidecars.apply_config(configs)
+        content = await _wait_for_edit(content, signals.requested, sidecars)
+        config = _sidecar_config(content)
+    await sidecars.stop()
+    GUARD.close()
 
 
 def _sidecar_config(content: bytes) -> Config:

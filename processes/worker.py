@@ -9,7 +9,6 @@ import logging
 import os
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -17,20 +16,19 @@ from typing import Any
 import django
 from celery import Celery, signals
 from celery.apps import worker as celery_worker
-from celery.exceptions import SecurityWarning
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, connections
 from django.utils.module_loading import import_string
 
 from config import live
 from core.errors import CoulisseError
+from processes import namespace_wait
 from processes.supervision import parent_watch
 from telemetry.log_output import logs
 
 DRAIN_SECONDS = 8
 """Time for running jobs to finish after SIGTERM."""
 FORCE_EXIT_SECONDS = 9.5
-RETRY_SECONDS = 2.0
 NICENESS = 5
 """Replies have priority: a worker gets a third of the CPU of a busy web process."""
 
@@ -49,13 +47,20 @@ class Worker(celery_worker.Worker):
         install(worker, verbose=False)
 
 
-def run() -> int:
-    """Run jobs until SIGTERM, let running ones finish, and return the exit code."""
+def run(*, concurrency: int = 0, **options: Any) -> int:
+    """Run jobs until SIGTERM, let running ones finish, and return the exit code.
+
+    `options` are those of Celery's worker: `queues`, `hostname`, `task_events`. With
+    `concurrency`, so many tasks of each group run at a time, whatever the YAML says.
+    """
+    settings.COULISSE_WORKER_CONCURRENCY = concurrency
     app: Celery = import_string(settings.COULISSE_CELERY_APP)
-    # As root, Celery warns of pickle, which we do not accept.
-    warnings.simplefilter("ignore", SecurityWarning)
+    # As root, Celery warns of pickle, which we do not accept; without its broker, it
+    # warns of a future default of a setting that we set.
+    for category in (SecurityWarning, CPendingDeprecationWarning):
+        warnings.simplefilter("ignore", category)
     live.load_at_start()
-    _await_namespace()
+    namespace_wait.await_namespace("jobs")
     watcher = live.ConfigWatcher()
     watcher.start()
     os.nice(NICENESS)
@@ -63,37 +68,14 @@ def run() -> int:
     worker = Worker(
         app=app,
         quiet=True,
+        # Workers need not know each other: the database coordinates them.
         without_gossip=True,
-        without_heartbeat=True,
         without_mingle=True,
+        **options,
     )
     worker.start()
     watcher.stop()
     return int(worker.exitcode or 0)
-
-
-def _await_namespace() -> None:
-    """Wait until the database confirms the namespace of the users' ids.
-
-    Raises `NamespaceMismatch` and `SecretsInvalid`.
-    """
-    # By its name, because its models load only after `main` has set up Django.
-    establish: Callable[[], object] = import_string(
-        "access.users.user_namespace.establish"
-    )
-    is_logged = False
-    while True:
-        try:
-            establish()
-            return
-        except (DatabaseError, InterfaceError) as exc:
-            if not is_logged:
-                reason = " ".join(str(exc).split())
-                logger.warning("jobs wait for the database: %s", reason)
-                is_logged = True
-            time.sleep(RETRY_SECONDS)
-        finally:
-            connections.close_all()
 
 
 def limit_drain(**_: Any) -> None:

@@ -1,6 +1,8 @@
 """Errors of tasks."""
 
 from core.errors import Conflict, CoulisseError, Denied, Invalid, Limited, NotFound
+from core.text import redaction
+from database.errors import TurnDiscarded
 
 
 class TaskUnknown(NotFound):
@@ -39,3 +41,26 @@ class TaskTimedOut(CoulisseError):
         super().__init__(
             f"timed out after {seconds:g} seconds", detail="tasks.timeout_seconds"
         )
+
+
+class LeaseLost(TurnDiscarded):
+    """This worker lost the task: it was erased, or another worker claimed it."""
+
+
+class TaskNotEnded(Conflict):
+    """This task has not ended: cancel it, or wait."""
+
+    code = "task_not_ended"
+
+
+class TaskNotRepeatable(Conflict):
+    """This task is done, and tasks of its kind run only once."""
+
+    code = "task_done"
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the text that a task stores of an error; users see its public part."""
+    if isinstance(error, CoulisseError):
+        return redaction.redact_all(str(error))
+    return f"{type(error).__name__}: see the server's log"

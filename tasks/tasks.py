@@ -1,35 +1,40 @@
-"""Celery tasks and signals: each worker process runs the queue until it stops.
+"""Celery tasks and signals: the execution of tasks, and the care of their queue.
 
-A message makes it check the queue at once; without messages it polls every few seconds.
+Each kind of task has a Celery task of its own, so that Celery's tools tell them apart.
 """
 
 import threading
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from celery import shared_task, signals
 
-from tasks.queue import lease_recovery, retention
+from tasks.queue import lease_recovery, task_kinds
+from tasks.queue.task_kinds import TaskKind
 from tasks.worker import service
+from tasks.worker.celery_requests import RowTask
 
 
-@shared_task(name="tasks.tasks.work", ignore_result=True)
-def work() -> None:
-    """Check the queue."""
-    service.check_queue()
+def _declare(kind: TaskKind) -> None:
+    """Declare the Celery task of a kind. A message is a permit for one row."""
+    kind.load_handler()  # An import would delay the first task.
+
+    @shared_task(bind=True, base=RowTask, name=kind.celery_name, ignore_result=True)
+    def run(self: RowTask) -> None:
+        # The current request is known on this thread only.
+        service.run_next(kind.name, partial(self.show_row, self.request.id or ""))
 
 
-@shared_task(name="tasks.tasks.sweep", ignore_result=True)
-def sweep() -> None:
-    """Recover tasks of dead workers, and check the queue."""
+for _name in task_kinds.names():
+    if (_kind := task_kinds.get(_name)) is not None:
+        _declare(_kind)
+
+
+@shared_task(name="tasks.tasks.recover", ignore_result=True)
+def recover() -> None:
+    """Recover tasks of dead workers, and publish missing permits."""
     lease_recovery.recover_leases()
-    service.check_queue()
-
-
-@shared_task(name="tasks.tasks.prune", ignore_result=True)
-def prune() -> None:
-    """Delete expired tasks."""
-    retention.delete_expired(datetime.now(UTC))
+    lease_recovery.publish_permits()
 
 
 @signals.worker_shutting_down.connect
@@ -42,9 +47,7 @@ def stop_service(**_: Any) -> None:
 
 @signals.worker_shutdown.connect
 def wait_for_stop(**_: Any) -> None:
-    """Delay the process's exit until then, because Celery does not know the running
-    tasks.
-    """
+    """Delay the process's exit until the tasks that are not finished are released."""
     if _stop_thread.is_alive():
         _stop_thread.join()
 

@@ -1,38 +1,50 @@
 """Users' tasks, for export and erasure."""
 
-from collections.abc import Iterator
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Literal, Self
+from uuid import UUID
+
+from django.db.models import Q
+from pydantic import BeforeValidator, model_validator
 
 from core.errors import public_text
-from database.user_data import Export, UserTable
-from tasks.models import Task
+from database.user_data import Export, ExportedRow, UserTable
+from tasks.models import EXTRACTION, Task
 from tasks.queue import task_kinds
 
 
-def _serialize_tasks(rows: list[Task]) -> Iterator[dict[str, Any]]:
-    """Return tasks in the format of an export.
+class ExportedTask(ExportedRow):
+    """A task that was run for the user.
 
     The results of unlisted tasks, such as judging, are left out, because they contain
     models and costs; the scores are exported elsewhere.
     """
-    listed_kinds = task_kinds.listed_names()
-    for row in rows:
-        is_listed = row.kind in listed_kinds
-        yield {
-            "id": row.id,
-            "kind": row.kind,
-            "state": row.state,
-            "agent": row.agent,
-            "prompt": row.prompt,
-            "result": row.result if is_listed else None,
-            "error": public_text(row.error) if is_listed else None,
-            "origin": row.origin,
-            "created_at": row.created_at,
-            "finished_at": row.finished_at,
-        }
+
+    id: UUID
+    kind: str
+    state: Literal["queued", "running", "done", "errored", "cancelled"]
+    agent: str
+    prompt: str
+    result: str | None
+    error: Annotated[str | None, BeforeValidator(public_text)]
+    origin: str
+    created_at: datetime
+    finished_at: datetime | None
+
+    @model_validator(mode="after")
+    def _hide_unlisted_result(self) -> Self:
+        if self.kind not in task_kinds.listed_names():
+            self.result = self.error = None
+        return self
 
 
 TABLES = (
     # First, so that an erasure waits for a judge that is about to store scores.
-    UserTable("tasks", Task, erased=10, export=Export("tasks", _serialize_tasks)),
+    UserTable(
+        "tasks",
+        Task,
+        erased=10,
+        where=~Q(kind=EXTRACTION),
+        export=Export("tasks", ExportedTask),
+    ),
 )

@@ -16,7 +16,7 @@ from config.loading import checked_file
 from config.sections import Config
 from core.network.loopback import is_loopback
 from core.text import entropy
-from triggers.config import TRIGGERS, WebhookTrigger
+from triggers.config import WebhookTrigger, enabled_triggers
 
 OPEN_WEBHOOK = "coulisse.W601"
 WEAK_SIGNATURE = "coulisse.W602"
@@ -49,22 +49,15 @@ def open_webhooks(config: Config) -> list[str]:
     """Return the names of webhooks that other machines can run without a secret."""
     if is_loopback(config.get(SERVER).bind):
         return []
-    return [
-        trigger.name
-        for trigger in config.get(TRIGGERS)
-        if isinstance(trigger, WebhookTrigger)
-        and trigger.enabled
-        and trigger.secret is None
-    ]
+    webhooks = enabled_triggers(config, WebhookTrigger)
+    return [trigger.name for trigger in webhooks if trigger.secret is None]
 
 
 def guessable_webhooks(config: Config) -> list[str]:
     """Return the names of webhooks whose secret is not a random key."""
     return [
         trigger.name
-        for trigger in config.get(TRIGGERS)
-        if isinstance(trigger, WebhookTrigger)
-        and trigger.enabled
-        and trigger.secret is not None
+        for trigger in enabled_triggers(config, WebhookTrigger)
+        if trigger.secret is not None
         and not entropy.is_strong(trigger.secret.get_secret_value())
     ]

@@ -3,7 +3,7 @@ by the server's own start.
 
 | id | what is wrong |
 |---|---|
-| coulisse.E601 | two triggers have one name |
+| coulisse.E601 | the name of a trigger is taken |
 | coulisse.E602 | a trigger's agent does not exist |
 | coulisse.E603 | two webhooks have one path |
 | coulisse.E604 | a schedule never runs |
@@ -12,10 +12,12 @@ by the server's own start.
 """
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from zoneinfo import available_timezones
 
+from django.conf import settings
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -31,7 +33,6 @@ from pydantic import (
 from config.config import SERVER
 from config.sections import Config, Problem, Section
 from config.validation.suggestions import did_you_mean
-from tasks.config import TASKS
 from triggers.scheduling import cron_schedule
 from triggers.scheduling.cron_schedule import CronSchedule
 from triggers.webhooks import prompt_templates
@@ -130,6 +131,9 @@ class BaseTrigger(BaseModel):
     )
     enabled: bool = Field(default=True, description="If false, it runs only manually.")
 
+    def next_times(self, now: datetime) -> Iterator[datetime]:
+        return iter(())
+
 
 class CronTrigger(BaseTrigger):
     """Runs on a schedule."""
@@ -151,8 +155,10 @@ class CronTrigger(BaseTrigger):
 
     @cached_property
     def times(self) -> CronSchedule:
-        """The parsed schedule."""
         return CronSchedule(self.schedule, self.time_zone)
+
+    def next_times(self, now: datetime) -> Iterator[datetime]:
+        return self.times.after(now) if self.enabled else iter(())
 
 
 Signature = Literal["github", "header", "slack"]
@@ -206,6 +212,7 @@ def _type_of(value: Any) -> str | None:
     return value.get("type") if isinstance(value, dict) else None
 
 
+Shape = TypeVar("Shape", bound=BaseTrigger)
 AnyTrigger = CronTrigger | WebhookTrigger | BootTrigger
 Triggers = list[
     Annotated[
@@ -245,12 +252,13 @@ def check_triggers(triggers: Triggers, config: Config) -> Iterable[Problem]:
 
 
 def _check_names(triggers: Triggers) -> Iterator[Problem]:
-    names: set[str] = set()
+    jobs, names = settings.CELERY_BEAT_SCHEDULE, set[str]()
     for index, trigger in enumerate(triggers):
-        if trigger.name in names:
+        if trigger.name in jobs or trigger.name in names:
+            other = "a maintenance job" if trigger.name in jobs else "another trigger"
             yield Problem(
                 ("triggers", index, "name"),
-                f"another trigger is already called '{trigger.name}'; rename one",
+                f"{other} is already called '{trigger.name}'; rename this one",
                 "coulisse.E601",
             )
         names.add(trigger.name)
@@ -288,38 +296,15 @@ def _check_webhooks(triggers: Triggers, config: Config) -> Iterator[Problem]:
             )
 
 
-def cron_triggers(config: Config) -> list[CronTrigger]:
-    """Return the enabled crons."""
-    if not config.get(TASKS).enabled:
-        return []
-    return [
-        trigger
-        for trigger in config.get(TRIGGERS)
-        if isinstance(trigger, CronTrigger) and trigger.enabled
-    ]
-
-
-def boot_triggers(config: Config) -> list[BootTrigger]:
-    """Return the enabled triggers of server starts."""
-    if not config.get(TASKS).enabled:
-        return []
-    return [
-        trigger
-        for trigger in config.get(TRIGGERS)
-        if isinstance(trigger, BootTrigger) and trigger.enabled
-    ]
+def enabled_triggers(config: Config, shape: type[Shape]) -> list[Shape]:
+    triggers = config.get(TRIGGERS)
+    return [each for each in triggers if isinstance(each, shape) and each.enabled]
 
 
 def find_webhook(config: Config, path: str) -> WebhookTrigger | None:
     """Return the enabled webhook at a path, or None."""
-    for trigger in config.get(TRIGGERS):
-        if (
-            isinstance(trigger, WebhookTrigger)
-            and trigger.path == path
-            and trigger.enabled
-        ):
-            return trigger
-    return None
+    webhooks = enabled_triggers(config, WebhookTrigger)
+    return next((each for each in webhooks if each.path == path), None)
 
 
 TRIGGERS: Section[Triggers] = Section(

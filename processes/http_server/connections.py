@@ -62,7 +62,6 @@ class ConnectionLimits:
 
     @classmethod
     def from_config(cls, server: ServerConfig) -> "ConnectionLimits":
-        """Return the limits that the YAML's `server:` sets."""
         return cls(
             max_connections=server.max_connections,
             max_connections_per_address=server.max_connections_per_address,
@@ -148,7 +147,6 @@ class ConnectionTable:
             self._excess.add(successor)
 
     def discard(self, connection: LimitedConnection) -> None:
-        """Forget a connection that is closed."""
         address = self._open.pop(connection, None)
         self._excess.discard(connection)
         if address is not None:

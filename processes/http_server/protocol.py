@@ -71,6 +71,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._received = 0
         self._head_bytes = 0
         self._body_at = 0
+        self._has_length = False
+        """Whether the request declares the length of its body."""
         self._max_framed_body_bytes = table.limits.max_framed_body_bytes
         self._running: RequestResponseCycle | None = None
         """The request in progress; `cycle` is the last one that arrived."""
@@ -143,11 +145,12 @@ class HttpProtocol(HttpToolsProtocol):
             if self._head_bytes > request_heads.MAX_HEAD_BYTES:
                 self._refuse(request_heads.HEAD_TOO_LARGE)
         elif (
-            self._received - self._body_at > self._max_framed_body_bytes
+            not self._has_length
+            and self._received - self._body_at > self._max_framed_body_bytes
             and self.cycle.more_body
             and not self.cycle.response_started
         ):
-            # The application limits bodies, but does not see their framing.
+            # The application limits bodies, but does not see the framing of chunks.
             self._refuse(refusals.BODY_TOO_LARGE)
 
     def _is_in_head(self) -> bool:
@@ -157,6 +160,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head_bytes = 0
         self._body_at = self._received
+        self._has_length = any(name == b"content-length" for name, _ in self.headers)
         refusal = self._refusal_of_head()
         if refusal is not None:
             self._refusal = refusal

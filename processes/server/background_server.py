@@ -104,13 +104,13 @@ def _read_run(process: subprocess.Popen[bytes], state: StateDir) -> RunRecord | 
 
 
 def _describe_wait(process: subprocess.Popen[bytes], state: StateDir) -> str:
-    """Return what a start waits for."""
     run = _read_run(process, state)
     if run is None:
         return "the migrations"
-    if run.waiting:
-        ended = "; ".join(f"{child.name} {child.reason}" for child in run.waiting)
-        return f"a restart: {ended}"
+    ended = [child for child in run.children if child.state == "waiting"]
+    if ended:
+        reasons = "; ".join(f"{child.name} {child.reason}" for child in ended)
+        return f"a restart: {reasons}"
     return f"an answer from {', '.join(child.name for child in run.children)}"
 
 

@@ -1,27 +1,21 @@
 """Runs one server in this process until it is stopped."""
 
+import asyncio
 import logging
 import os
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 
-from django.core.management import call_command
-from django.db import DatabaseError, connections
-
-from access.users import user_namespace
-from processes.errors import StartFailed
-from processes.server import health_probe, listening_socket
+from processes.server import database_preparation, health_probe, listening_socket
 from processes.server.server_plan import ServerPlan
 from processes.supervision import orphan_cleanup, run_state
-from processes.supervision.heartbeat import HeartbeatTable
 from processes.supervision.pidfile import PidFile
 from processes.supervision.run_state import RunRecord
-from processes.supervision.signal_receiver import SignalReceiver
 from processes.supervision.state_directory import StateDir
+from processes.supervision.stop_signals import StopSignals
 from processes.supervision.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -43,8 +37,7 @@ class ForegroundServer:
         self.plan = plan
         self.state = state
         self._announce = announce
-        """Called once, when the server answers."""
-        self._is_announced = False
+        """Called once, in a thread, when the server answers."""
 
     def serve(self, limit_seconds: float | None) -> None:
         """Run until a stop signal; return once all processes have ended.
@@ -52,28 +45,31 @@ class ForegroundServer:
         Raises `AlreadyRunning`, `AddressTaken` or, if the server does not answer within
         the limit, `StartFailed`.
         """
-        pid_file = PidFile(self.state.pid)
-        with SignalReceiver() as signals:
-            pid_file.acquire()
-            try:
-                _stop_orphans(self.state)
-                # First, because a port in use is the most likely error.
-                with (
-                    listening_socket.open_socket(
-                        self.plan.host, self.plan.port
-                    ) as listening,
-                    self._local_port(),
-                ):
-                    _migrate()
-                    _establish_namespace()
-                    self._supervise(signals, listening, limit_seconds)
-            finally:
-                self.state.record.unlink(missing_ok=True)
-                pid_file.release()
+        asyncio.run(self._serve(limit_seconds))
 
-    def _supervise(
+    async def _serve(self, limit_seconds: float | None) -> None:
+        signals = StopSignals()
+        pid_file = PidFile(self.state.pid)
+        pid_file.acquire()
+        try:
+            _stop_orphans(self.state)
+            # First, because a port in use is the most likely error.
+            with (
+                listening_socket.open_socket(
+                    self.plan.host, self.plan.port
+                ) as listening,
+                self._local_port(),
+            ):
+                # In a thread, because Django allows no queries beside an event loop.
+                await asyncio.to_thread(database_preparation.prepare)
+                await self._supervise(signals, listening, limit_seconds)
+        finally:
+            self.state.record.unlink(missing_ok=True)
+            pid_file.release()
+
+    async def _supervise(
         self,
-        signals: SignalReceiver,
+        signals: StopSignals,
         listening: socket.socket,
         limit_seconds: float | None,
     ) -> None:
@@ -83,24 +79,23 @@ class ForegroundServer:
             closing(os.fdopen(write_end, "wb")),
             tempfile.TemporaryFile() as heartbeats,
         ):
-            children = self.plan.children(
+            specs = self.plan.children(
                 listening=listening.fileno(),
                 parent_pipe=parent_pipe,
                 heartbeats=heartbeats.fileno(),
             )
-            supervisor = Supervisor(
-                children, HeartbeatTable(heartbeats.fileno()), changed=self._publish
-            )
+            supervisor = Supervisor(specs, changed=self._publish)
             try:
-                supervisor.watch(
+                await supervisor.watch(
                     signals,
                     is_answering=self._is_answering,
+                    announce=lambda: self._announce(self._describe(supervisor)),
                     limit_seconds=limit_seconds,
                 )
             finally:
                 # From now on new connections are refused instead of waiting in vain.
                 listening.close()
-                supervisor.stop(signals)
+                await supervisor.stop(signals)
 
     def _local_port(self) -> AbstractContextManager[object]:
         port = self.plan.local_model_port
@@ -110,20 +105,14 @@ class ForegroundServer:
         return all(map(health_probe.is_answering, self.plan.health_urls))
 
     def _publish(self, supervisor: Supervisor) -> None:
-        run = self._describe(supervisor)
         try:
-            run_state.write_record(self.state.record, run)
+            run_state.write_record(self.state.record, self._describe(supervisor))
         except OSError as exc:
             # A full disk must not stop a server that still answers.
             logger.warning("cannot write %s: %s", self.state.record, exc)
-        if supervisor.is_serving and not self._is_announced:
-            self._is_announced = True
-            self._announce(run)
 
     def _describe(self, supervisor: Supervisor) -> RunRecord:
-        now = time.monotonic()
-        records = [child.record() for child in supervisor.children]
-        waiting = [child.waiting_record(now) for child in supervisor.children]
+        records = (child.record for child in supervisor.children)
         return RunRecord(
             pid=os.getpid(),
             config=str(self.plan.config_path),
@@ -131,9 +120,8 @@ class ForegroundServer:
             local_model_url=self.plan.local_model_url,
             is_detached=_is_log_output(self.state),
             is_serving=supervisor.is_serving,
-            children=tuple(child for child in records if child is not None),
+            children=tuple(each for each in records if each.has_started),
             lacks_broker=self.plan.background.lacks_broker,
-            waiting=tuple(child for child in waiting if child is not None),
         )
 
 
@@ -146,25 +134,6 @@ def _stop_orphans(state: StateDir) -> None:
         record.children, grace_seconds=ORPHAN_STOP_SECONDS
     ):
         logger.warning("stopped %s (pid %d) of a killed server", child.name, child.pid)
-
-
-def _migrate() -> None:
-    """Apply the migrations, and close the connections afterwards."""
-    try:
-        call_command("migrate", verbosity=0, interactive=False)
-    except DatabaseError as exc:
-        reason = " ".join(str(exc).split())
-        raise StartFailed(f"cannot use the database: {reason}") from exc
-    finally:
-        connections.close_all()
-
-
-def _establish_namespace() -> None:
-    """Raise `NamespaceMismatch` for a namespace that would hide every user's memory."""
-    try:
-        user_namespace.establish()
-    finally:
-        connections.close_all()
 
 
 def _is_log_output(state: StateDir) -> bool:

@@ -11,15 +11,13 @@ from django.conf import settings
 
 from config.config import SERVER
 from config.sections import Config
+from core.child_processes.program import Program
 from processes.errors import PackagesMissing
 from processes.server import background_processes, listening_socket
 from processes.server.background_processes import BackgroundPlan
 from processes.sidecar_control import sidecar_activation
-from processes.supervision.child_process import (
-    ChildCommand,
-    ChildProcess,
-    base_environment,
-)
+from processes.supervision import heartbeat
+from processes.supervision.child import ChildSpec, base_environment
 from processes.supervision.state_directory import StateDir
 from providers.config import PROVIDERS
 from providers.registry import LOCAL_MODEL_URL
@@ -71,84 +69,85 @@ class ServerPlan:
 
     def children(
         self, *, listening: int, parent_pipe: int, heartbeats: int
-    ) -> list[ChildProcess]:
+    ) -> list[ChildSpec]:
         """Return the children, which inherit these three file descriptors."""
-        commands = [
+        specs = [
             self._web(position, listening, parent_pipe, heartbeats)
             for position in range(1, self.web_count + 1)
         ]
         if self.local_model_port is not None:
-            commands.append(self._local_model(self.local_model_port, parent_pipe))
+            specs.append(self._local_model(self.local_model_port, parent_pipe))
         if self.background.valkey is not None:
-            commands.append(self._broker(self.background.valkey, parent_pipe))
-        commands += [
-            self._background(name, parent_pipe) for name in self.background.names
-        ]
+            specs.append(self._broker(self.background.valkey, parent_pipe))
+        specs += [self._background(name, parent_pipe) for name in self.background.names]
         if self.are_sidecars_needed is not None:
             sidecars = self._background(sidecar_activation.NAME, parent_pipe)
-            commands.append(replace(sidecars, is_needed=self.are_sidecars_needed))
-        return [ChildProcess(command) for command in commands]
-
-    def _environment(self, name: str) -> dict[str, str]:
-        environment = base_environment(str(settings.BASE_DIR), str(self.config_path))
-        environment[formatters.PROCESS_VARIABLE] = name
-        environment[server_start_id.VARIABLE] = self.start_id
-        if self.local_model_url is not None:
-            environment[LOCAL_MODEL_URL] = self.local_model_url
-        return environment
+            specs.append(replace(sidecars, is_needed=self.are_sidecars_needed))
+        return specs
 
     def _web(
         self, position: int, listening: int, parent_pipe: int, heartbeats: int
-    ) -> ChildCommand:
+    ) -> ChildSpec:
         name = f"web-{position}"
         options = {
             "fd": listening,
-            "parent-pipe": parent_pipe,
             "heartbeats": heartbeats,
             "position": position,
             "drain": DRAIN_SECONDS,
         }
         words = [f"--{option}={value}" for option, value in options.items()]
-        return ChildCommand(
+        program = self._program(name, "web", *words, parent_pipe=parent_pipe)
+        return ChildSpec(
             name=name,
-            argv=_module_command("web", *words),
-            environment=self._environment(name),
-            descriptors=(listening, parent_pipe, heartbeats),
-            heartbeat_slot=position,
+            program=replace(program, descriptors=(listening, parent_pipe, heartbeats)),
+            health=heartbeat.health(heartbeats, position),
         )
 
-    def _local_model(self, port: int, parent_pipe: int) -> ChildCommand:
-        return ChildCommand(
-            name="local-model",
-            argv=_module_command("local_model", port, f"--parent-pipe={parent_pipe}"),
-            environment=self._environment("local-model"),
-            descriptors=(parent_pipe,),
+    def _local_model(self, port: int, parent_pipe: int) -> ChildSpec:
+        name = "local-model"
+        return ChildSpec(
+            name=name,
+            program=self._program(name, "local_model", port, parent_pipe=parent_pipe),
             outlives_web=True,
         )
 
-    def _broker(self, valkey: Path, parent_pipe: int) -> ChildCommand:
+    def _broker(self, valkey: Path, parent_pipe: int) -> ChildSpec:
         socket = settings.COULISSE_BROKER_SOCKET
         folder = StateDir(settings.COULISSE_STATE_DIR).broker
-        return ChildCommand(
+        words = (valkey, socket, folder)
+        return ChildSpec(
             name="broker",
-            argv=_module_command(
-                "broker", valkey, socket, folder, f"--parent-pipe={parent_pipe}"
-            ),
-            environment=self._environment("broker"),
-            descriptors=(parent_pipe,),
+            program=self._program("broker", "broker", *words, parent_pipe=parent_pipe),
             is_required=False,
             outlives_web=True,
         )
 
-    def _background(self, name: str, parent_pipe: int) -> ChildCommand:
-        """Return the command of the worker, beat or the sidecars."""
-        return ChildCommand(
+    def _background(self, name: str, parent_pipe: int) -> ChildSpec:
+        """Return the declaration of the worker, beat or the sidecars."""
+        return ChildSpec(
             name=name,
-            argv=_module_command(name, f"--parent-pipe={parent_pipe}"),
-            environment=self._environment(name),
-            descriptors=(parent_pipe,),
+            program=self._program(name, name, parent_pipe=parent_pipe),
             is_required=False,
             follows_web=True,
+        )
+
+    def _program(
+        self, name: str, module: str, *words: object, parent_pipe: int
+    ) -> Program:
+        environment = base_environment(str(settings.BASE_DIR), str(self.config_path))
+        environment[formatters.PROCESS_VARIABLE] = name
+        environment[server_start_id.VARIABLE] = self.start_id
+        if self.local_model_url is not None:
+            environment[LOCAL_MODEL_URL] = self.local_model_url
+        # With -P, a folder of the user such as ./config cannot hide ours.
+        words = ("-P", "-m", f"processes.{module}", *words)
+        return Program(
+            sys.executable,
+            [*map(str, words), f"--parent-pipe={parent_pipe}"],
+            Path.cwd(),
+            environment,
+            descriptors=(parent_pipe,),
+            is_ours=True,
         )
 
 
@@ -195,9 +194,3 @@ def _install_hint(provider: str) -> str:
         f"'{requirements}'` (available for Linux x86-64 and Apple silicon); or set "
         "ANTHROPIC_API_KEY or OPENAI_API_KEY and run `manage.py init --force`"
     )
-
-
-def _module_command(name: str, *arguments: object) -> tuple[str, ...]:
-    # With -P, a folder of the user such as ./config cannot hide ours.
-    words = (sys.executable, "-P", "-m", f"processes.{name}", *arguments)
-    return tuple(map(str, words))

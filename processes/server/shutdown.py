@@ -5,6 +5,7 @@ import signal
 import time
 from contextlib import suppress
 
+from core.child_processes import process_identity
 from processes.errors import ServerStillRunning
 from processes.supervision import orphan_cleanup, pidfile, run_state
 from processes.supervision.run_state import ChildRecord
@@ -25,7 +26,8 @@ def stop_server(state: StateDir, *, force: bool) -> int | None:
     if pid is None:
         clean_up(state)
         return None
-    server = ChildRecord("server", pid, orphan_cleanup.created_at(pid), restarts=0)
+    created_at = process_identity.created_at(pid)
+    server = ChildRecord("server", "running", pid=pid, created_at=created_at)
     if force:
         _kill(pid, state)
     else:

@@ -105,7 +105,6 @@ def _memory(config: Config) -> Iterator[str]:
 
 
 def _extraction_models(config: Config) -> list[str]:
-    """Return the distinct models that extract facts."""
     memories = (
         memory_settings.resolve_for_agent(config, name).user_memory
         for name in config.get(AGENTS)

@@ -28,10 +28,9 @@ def sidecars_needed(config: Config) -> Callable[[], bool] | None:
 
 @lru_cache(maxsize=1)
 def _has_sidecars(content: bytes | None) -> bool:
-    """Return whether this content of the YAML has sidecars."""
     if content is None:
         return False
     try:
-        return bool(loader.parse_section(content, SIDECARS))
+        return bool(loader.parse_sections(content, (SIDECARS,)).get(SIDECARS))
     except ConfigInvalid:
         return False

@@ -7,9 +7,9 @@ from config.sections import Config
 from core.errors import Conflict, NotFound
 from processes.config import SIDECARS, SidecarConfig
 from processes.sidecar_control import restart_requests, sidecar_records
-from processes.sidecar_control.sidecar_records import SidecarRecord
 from processes.supervision import pidfile
 from processes.supervision.log_pipe import OutputLine
+from processes.supervision.run_state import ChildRecord
 from processes.supervision.state_directory import StateDir
 
 
@@ -47,7 +47,7 @@ def request_restart(config: Config, files: StateDir, name: str) -> None:
     restart_requests.request_restart(files, name)
 
 
-def _live_records(files: StateDir) -> dict[str, SidecarRecord]:
+def _live_records(files: StateDir) -> dict[str, ChildRecord]:
     """Return the records of running sidecars; empty if their manager was killed."""
     record = sidecar_records.read_record(files.sidecars)
     if record is None or pidfile.holder_pid(files.sidecars_pid) != record.pid:
@@ -56,7 +56,7 @@ def _live_records(files: StateDir) -> dict[str, SidecarRecord]:
 
 
 def _sidecar_as_json(
-    sidecar: SidecarConfig, record: SidecarRecord | None, lines: list[OutputLine]
+    sidecar: SidecarConfig, record: ChildRecord | None, lines: list[OutputLine]
 ) -> dict[str, Any]:
     return {
         "name": sidecar.name,

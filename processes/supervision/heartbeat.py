@@ -5,33 +5,41 @@ clocks are compared, so a machine that wakes up from sleep kills no child.
 """
 
 import os
+from functools import partial
+
+from core.child_processes.process_group import ProcessGroup
+from processes.supervision.child import Health
+
+INTERVAL_SECONDS = 5.0
+MAX_MISSED = 6
+"""A child hangs after so many missed heartbeats in a row: half a minute."""
+STARTING = b"\0"
+"""The byte before the first heartbeat."""
 
 
-class HeartbeatTable:
-    """The supervisor's side of the shared file: one byte per child."""
+def health(descriptor: int, position: int) -> Health:
+    """Return the health check of the child at this position of the shared file."""
+    begin = partial(HeartbeatCheck, descriptor, position)
+    return Health(INTERVAL_SECONDS, MAX_MISSED, begin)
 
-    def __init__(self, descriptor: int) -> None:
+
+class HeartbeatCheck:
+    """The supervisor's side, for one run of a child."""
+
+    def __init__(self, descriptor: int, position: int) -> None:
         self._descriptor = descriptor
-        self._seen: dict[int, bytes] = {}
-        self._misses: dict[int, int] = {}
+        self._position = position
+        self._seen = STARTING
+        os.pwrite(descriptor, STARTING, position)
 
-    def count_misses(self, position: int) -> int:
-        """Read a child's byte; return how many reads in a row found it unchanged.
+    async def find_problem(self, _: ProcessGroup) -> str:
+        """Return a problem if the byte is unchanged since the last call.
 
-        A child that has not sent a heartbeat yet, because it starts, misses none.
+        A child that has not sent a heartbeat yet, because it starts, has none.
         """
-        beat = os.pread(self._descriptor, 1, position)
-        is_silent = beat == self._seen.get(position) and beat not in (b"", b"\0")
-        self._seen[position] = beat
-        self._misses[position] = self._misses.get(position, 0) + 1 if is_silent else 0
-        return self._misses[position]
-
-    def reset(self, position: int) -> None:
-        """Wait for the first heartbeat of a new process."""
-        os.pwrite(self._descriptor, b"\0", position)
-        # Its first byte may equal the last one of the process before it.
-        self._seen.pop(position, None)
-        self._misses.pop(position, None)
+        seen, self._seen = self._seen, os.pread(self._descriptor, 1, self._position)
+        is_silent = self._seen == seen and seen not in (b"", STARTING)
+        return "its event loop sends no heartbeat" if is_silent else ""
 
 
 class HeartbeatSender:

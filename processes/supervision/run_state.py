@@ -4,39 +4,41 @@ Written to `.coulisse/processes.json` on every change; read by `start`, `status`
 and `studio`, and by the next supervisor, which ends the processes of a killed one.
 """
 
-import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter
 
+T = TypeVar("T")
 Pid = Annotated[int, Field(gt=1)]
 """Never 0, -1 or 1, because a signal to those reaches other processes."""
+State = Literal["running", "waiting", "finished", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class ChildRecord:
-    """A running child."""
+    """The current state of one child."""
 
     name: str
-    pid: Pid
-    created_at: float
-    """Start time reported by the kernel, in epoch seconds; detects a reused pid."""
-    restarts: int
+    state: State
+    """`waiting` for a restart; `finished` and `failed` do not restart."""
+    restarts: int = 0
+    reason: str = ""
+    """How it ended the last time, `ended with exit code 3`; empty before its first end.
+    Follows the child's name in messages."""
+    pid: Pid | None = None
+    created_at: float = 0
+    """Start time reported by the kernel, in epoch seconds; 0 without a pid. Detects a
+    reused pid."""
+    due_at: float = 0
+    """Time of the next restart, in epoch seconds; 0 unless waiting."""
 
-
-@dataclass(frozen=True, slots=True)
-class WaitingRecord:
-    """A child that has ended and waits for its restart."""
-
-    name: str
-    due_at: float
-    """Time of the restart, in epoch seconds."""
-    restarts: int
-    reason: str
-    """Follows the child's name in messages: `ended with exit code 3`."""
+    @property
+    def has_started(self) -> bool:
+        """Whether a start was attempted."""
+        return self.state != "waiting" or self.restarts > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +54,32 @@ class RunRecord:
     is_serving: bool
     """Whether the server has answered; False while it starts."""
     children: tuple[ChildRecord, ...]
+    """Those that have been started."""
     lacks_broker: bool = False
     """Whether background work waits because there is no broker."""
-    waiting: tuple[WaitingRecord, ...] = ()
 
 
 def write_record(path: Path, record: RunRecord) -> None:
     """Replace the file atomically, so a reader sees the old record or the new one."""
-    replace_file(path, json.dumps(asdict(record), indent=1))
+    write_json(path, RECORD_ADAPTER, record)
 
 
-def replace_file(path: Path, text: str) -> None:
+def write_json(path: Path, adapter: TypeAdapter[T], value: T) -> None:
     """Write a file atomically; an error leaves the old one."""
     temporary = path.with_suffix(".new")
-    temporary.write_text(text)
+    temporary.write_bytes(adapter.dump_json(value, indent=1))
     os.replace(temporary, path)
 
 
 def read_record(path: Path) -> RunRecord | None:
     """Return the content of the file, or None if it is missing or invalid."""
+    return read_json(path, RECORD_ADAPTER)
+
+
+def read_json(path: Path, adapter: TypeAdapter[T]) -> T | None:
+    """Return the content of a file, or None if it is missing or invalid."""
     try:
-        return RECORD_ADAPTER.validate_json(path.read_bytes(), strict=True)
+        return adapter.validate_json(path.read_bytes(), strict=True)
     except (OSError, ValueError):
         return None
 

@@ -1,30 +1,8 @@
-"""A task as its handler receives it."""
+"""A task as its handler receives it: one attempt, under a lease.
 
-import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+Async handlers read its fields, and call its verbs through the database executor.
+"""
 
-from core.ids import UserId
+from tasks.models import Task as ClaimedTask
 
-
-@dataclass(frozen=True, slots=True)
-class ClaimedTask:
-    """A claimed task: one attempt of it."""
-
-    id: uuid.UUID
-    kind: str
-    user_id: UserId
-    agent: str
-    prompt: str
-    payload: Mapping[str, Any] = field(hash=False)
-    origin: str
-    turn_id: uuid.UUID | None
-    token_id: uuid.UUID | None
-    request_id: str
-    attempts: int
-    """The number of this attempt, from 1; it identifies the lease."""
-    failures: int
-    """Earlier attempts that ended with an error."""
-    max_failures: int
-    priority: int = 0
+__all__ = ["ClaimedTask"]

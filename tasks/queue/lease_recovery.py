@@ -1,24 +1,16 @@
-"""Recovers tasks whose workers died: they run again or are errored, by the YAML."""
+"""Recovers what a failure left behind: tasks of dead workers, and missing permits."""
 
 import logging
-from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
 
-from config import live
-from tasks.config import TASKS
-from tasks.queue import lifecycle, task_kinds
+from tasks.models import Task
+from tasks.queue import publisher, task_kinds
+from tasks.queue.publisher import MAX_DELAY_SECONDS
+
+MAX_DELAYED = 500
+"""Tasks of the next seconds that get a permit at their time."""
 
 logger = logging.getLogger(__name__)
-
-
-def non_repeatable_kinds() -> Collection[str]:
-    """Return the kinds of tasks that do not run again.
-
-    These are users' tasks if `rerun_interrupted` is false; auxiliary tasks such as
-    scoring always run again.
-    """
-    return (
-        () if live.current().get(TASKS).rerun_interrupted else task_kinds.listed_names()
-    )
 
 
 def recover_leases() -> bool:
@@ -26,8 +18,31 @@ def recover_leases() -> bool:
 
     Return whether there may be some to claim.
     """
-    if expired := lifecycle.expire_dead_leases():
+    if expired := Task.objects.expire_dead_leases():
         logger.warning("expired the leases of %d tasks of dead workers", expired)
-    if closed := lifecycle.close_abandoned(once=non_repeatable_kinds()):
+    once = task_kinds.non_repeatable_names()
+    if closed := Task.objects.close_abandoned(once=once):
         logger.warning("closed %d tasks of dead workers; not running again", closed)
     return expired > 0
+
+
+def publish_permits(now: datetime | None = None) -> None:
+    """Publish a permit for each kind with due tasks, and for tasks that are due soon.
+
+    A worker that uses a permit publishes the next one, so one per kind is enough.
+    """
+    now = now or datetime.now(UTC)
+    for kind in task_kinds.names():
+        if Task.objects.has_due(kind, now=now):
+            publisher.notify(kind)
+        if not task_kinds.is_ordered(kind):
+            _publish_delayed(kind, now)
+
+
+def _publish_delayed(kind: str, now: datetime) -> None:
+    """Publish permits for tasks that are due before the next recovery."""
+    until = now + timedelta(seconds=MAX_DELAY_SECONDS)
+    soon = Task.objects.open().filter(kind=kind, due_at__gt=now, due_at__lte=until)
+    times = soon.order_by("due_at").values_list("due_at", flat=True)[:MAX_DELAYED]
+    for delay in {round((due_at - now).total_seconds(), 1) for due_at in times}:
+        publisher.notify(kind, delay)

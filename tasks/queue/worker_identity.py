@@ -14,13 +14,11 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
+from core.child_processes import process_identity
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 NAMESPACE = Path("/proc/self/ns/pid")
 MAX_HOST_LENGTH = 200
-CLOCK_DRIFT_SECONDS = 2.0
-"""Tolerance for start times, which are rounded and shift when the clock is set."""
 
 
 def own_name() -> str:
@@ -30,7 +28,7 @@ def own_name() -> str:
 
 @cache
 def _worker_name(pid: int) -> str:
-    return f"{_host_id()}:{pid}:{psutil.Process(pid).create_time():.0f}"
+    return f"{_host_id()}:{pid}:{process_identity.created_at(pid):.0f}"
 
 
 @cache
@@ -53,9 +51,4 @@ def _has_ended(name: str) -> bool:
     pid, _, started = process.partition(":")
     if host != _host_id() or not pid.isdecimal() or not started.isdecimal():
         return False
-    try:
-        found = psutil.Process(int(pid))
-        is_same = abs(found.create_time() - int(started)) < CLOCK_DRIFT_SECONDS
-        return not is_same or found.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
+    return not process_identity.is_alive(int(pid), int(started))

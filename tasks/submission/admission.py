@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from tasks.errors import KeyReused, TooManyTasks
 from tasks.models import Task
-from tasks.queue import lifecycle, task_kinds
-from tasks.queue.lifecycle import TaskSpec
+from tasks.queue import task_kinds
+from tasks.queue.task_spec import TaskSpec
 
 DIGEST_KEY = "request_digest"
 """Payload key for the digest of the request."""
@@ -24,11 +24,11 @@ def admit_task(
     existing = _find_by_key(spec, request_digest)
     if existing is not None:
         return existing.pk, False
-    kinds = task_kinds.listed_names()
-    if lifecycle.count_open(spec.user_id, kinds, max_open) >= max_open:
+    own = Task.objects.of_user(spec.user_id).filter(kind__in=task_kinds.listed_names())
+    if own.open()[:max_open].count() >= max_open:
         raise TooManyTasks
     payload = {**spec.payload, DIGEST_KEY: request_digest}
-    if lifecycle.enqueue([replace(spec, payload=payload)]):
+    if Task.objects.enqueue([replace(spec, payload=payload)]):
         return spec.id, True
     # A concurrent request with the same key came first.
     return admit_task(spec, max_open=max_open, request_digest=request_digest)

@@ -1,1 +1,1 @@
-"""The worker process: the runner that claims tasks, its service, its retry policy."""
+"""The worker: runs one row of the queue per Celery execution, within limits."""

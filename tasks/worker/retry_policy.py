@@ -20,5 +20,4 @@ PERMANENT_ERRORS = (
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Return whether another attempt may succeed."""
     return not isinstance(error, PERMANENT_ERRORS)

@@ -2,26 +2,17 @@
 
 from typing import Any
 
+from access.audit import audit_log
+from access.audit.audit_events import Actor, AuditEvent
 from config.sections import Config
 from config.validation.suggestions import did_you_mean
-from core.errors import Conflict, NotFound
 from triggers.config import TRIGGERS, AnyTrigger, WebhookTrigger
+from triggers.errors import TriggerUnknown
+from triggers.models import TriggerState
 from triggers.runs import trigger_runs
-from triggers.runs.trigger_runs import TriggerEvent, TriggerRun
+from triggers.runs.trigger_runs import TriggerRun
 from triggers.webhooks import deliveries
 from triggers.webhooks.deliveries import WebhookDelivery
-
-
-class TriggerUnknown(NotFound):
-    """There is no such trigger under triggers:."""
-
-    code = "trigger_not_found"
-
-
-class TriggerRunning(Conflict):
-    """A run of this trigger is active, and skip_if_running is set."""
-
-    code = "trigger_running"
 
 
 def find_trigger(config: Config, name: str) -> AnyTrigger:
@@ -35,29 +26,20 @@ def find_trigger(config: Config, name: str) -> AnyTrigger:
     return triggers[name]
 
 
-def build_event(config: Config, name: str, payload: Any) -> TriggerEvent:
-    """Return the event of a manual run; `payload` replaces what a webhook receives.
+def run_trigger(config: Config, name: str, payload: Any, actor: Actor) -> TriggerRun:
+    """Run a trigger and audit it; `payload` replaces what a webhook receives.
 
-    Raises `TriggerUnknown`, and the errors of `build_event` in `trigger_runs` and
-    `deliveries`.
+    Raises `TriggerUnknown`, `TriggerRunning`, and the errors of `build_event` in
+    `trigger_runs` and `deliveries`.
     """
     trigger = find_trigger(config, name)
     if isinstance(trigger, WebhookTrigger):
-        return deliveries.build_event(
-            config, trigger, WebhookDelivery(payload, id=None)
-        )
-    return trigger_runs.build_event(config, trigger)
+        delivery = WebhookDelivery(payload, id=None)
+        event = deliveries.build_event(config, trigger, delivery)
+    else:
+        event = trigger_runs.build_event(config, trigger)
 
+    def audit_event(run: TriggerRun) -> AuditEvent:
+        return AuditEvent("trigger.run", actor, name, {"task": str(run.task_id)})
 
-def run_trigger(event: TriggerEvent) -> TriggerRun:
-    """Add the task, in the caller's transaction if there is one.
-
-    The caller notifies a worker after the commit. Raises `TriggerRunning`.
-    """
-    run = trigger_runs.run_trigger(event)
-    if run.task_id is None:
-        raise TriggerRunning(
-            f"a run of trigger '{event.trigger.name}' is active, and skip_if_running "
-            "is set"
-        )
-    return run
+    return audit_log.run_recorded(audit_event, TriggerState.objects.run_now, event)

@@ -4,8 +4,6 @@ import logging
 from collections.abc import Iterable
 from datetime import datetime
 
-from core.errors import CoulisseError
-from triggers.config import CronTrigger, WebhookTrigger
 from triggers.runs.trigger_runs import TriggerRun
 
 logger = logging.getLogger(__name__)
@@ -19,16 +17,6 @@ _skipping_triggers: set[str] = set()
 """Triggers whose latest event was skipped because a run was active."""
 
 
-def log_scheduled(trigger: CronTrigger, next_at: datetime | None) -> None:
-    """Log that a cron is scheduled."""
-    _log(
-        "cron trigger armed",
-        trigger.name,
-        agent=trigger.agent,
-        next=_format_time(next_at),
-    )
-
-
 def log_runs(runs: Iterable[TriggerRun]) -> None:
     """Log the results of events; of consecutive skips only the first."""
     for run in runs:
@@ -40,7 +28,7 @@ def log_runs(runs: Iterable[TriggerRun]) -> None:
             _skipping_triggers.add(trigger.name)
             if was_skipped:
                 continue
-        _log(
+        log_event(
             f"{trigger.type} trigger {OUTCOME_WORDS.get(run.outcome, run.outcome)}",
             trigger.name,
             agent=run.event.agent,
@@ -48,41 +36,19 @@ def log_runs(runs: Iterable[TriggerRun]) -> None:
         )
 
 
-def log_missed_ticks(trigger: CronTrigger, count: int, last: datetime | None) -> None:
-    """Log ticks that passed while no worker ran and are not caught up."""
-    _log(
-        "cron trigger missed",
-        trigger.name,
-        level=logging.WARNING,
-        ticks=count,
-        last=_format_time(last),
-    )
-
-
-def log_refusal(trigger: WebhookTrigger, error: CoulisseError) -> None:
-    """Log that a webhook refused a request."""
-    _log("webhook trigger refused", trigger.name, reason=str(error))
-
-
-def log_clock_set_back(trigger: CronTrigger, until: datetime) -> None:
-    """Log that the machine's clock seems to have been ahead."""
-    _log(
-        "cron trigger rescheduled, because the clock was set back",
-        trigger.name,
-        level=logging.WARNING,
-        was_at=_format_time(until),
-    )
-
-
-def _format_time(instant: datetime | None) -> str | None:
-    return None if instant is None else instant.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _log(
-    text: str, name: str, *, level: int = logging.INFO, **details: str | int | None
+def log_event(
+    text: str,
+    name: str,
+    *,
+    level: int = logging.INFO,
+    **details: str | int | datetime | None,
 ) -> None:
-    fields = {"trigger": name, **details}
-    fields = {key: value for key, value in fields.items() if value is not None}
+    """Log an event of a trigger, with the details that have a value."""
+    fields = {"trigger": name} | {
+        key: f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value
+        for key, value in details.items()
+        if value is not None
+    }
     logger.log(
         level,
         "%s %s",

@@ -1,11 +1,8 @@
-"""Runs triggers: each run is a task of its agent, and all events are counted."""
+"""Events of triggers and their runs: each run is a task of its agent."""
 
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal
-
-from django.db import transaction
 
 from access.errors import UserRequired
 from access.users import identity
@@ -14,12 +11,10 @@ from config.sections import Config
 from core.ids import UserId
 from tasks.config import TASKS
 from tasks.errors import TasksDisabled
-from tasks.models import Task
-from tasks.queue import lifecycle
-from tasks.queue.lifecycle import TaskSpec
+from tasks.models import OPEN, Task
+from tasks.queue.task_spec import TaskSpec
 from telemetry.storage.stored_text import make_storable
 from triggers.config import AnyTrigger
-from triggers.models import TriggerState
 from turns.agent_tasks import task_requests
 
 MAX_CHECKED_RUNS = 50
@@ -28,8 +23,6 @@ MAX_CHECKED_RUNS = 50
 
 @dataclass(frozen=True, slots=True)
 class TriggerEvent:
-    """One event that runs a trigger."""
-
     trigger: AnyTrigger
     user_id: UserId
     agent: str
@@ -53,7 +46,6 @@ class TriggerRun:
 
 
 def task_origin(name: str) -> str:
-    """Return the `origin` of a trigger's tasks."""
     return f"trigger:{name}"
 
 
@@ -96,52 +88,14 @@ def resolve_user(config: Config, trigger: AnyTrigger, name: str | None) -> UserI
         return identity.derive_user_id(trigger.type)
 
 
-def run_trigger(event: TriggerEvent, *, now: datetime | None = None) -> TriggerRun:
-    """Add the task of an event, unless it exists already or must be skipped.
-
-    Runs in the caller's transaction if there is one. The caller notifies a worker after
-    the commit.
-    """
-    now = now or datetime.now(UTC)
-    trigger = event.trigger
-    with transaction.atomic():
-        # One event of a trigger at a time, so that each sees the runs of the others.
-        state = lock_state(trigger.name)
-        if existing := _find_existing_task(event):
-            state.repeated += 1
-            run = TriggerRun(event, "repeated", existing)
-        elif trigger.skip_if_running and is_running(trigger.name):
-            state.skipped += 1
-            run = TriggerRun(event, "skipped", None)
-        else:
-            (task,) = lifecycle.enqueue([_build_task(event)], now=now)
-            state.run_count += 1
-            state.last_run_at = now
-            run = TriggerRun(event, "started", task.id)
-        state.save(update_fields=["run_count", "last_run_at", "repeated", "skipped"])
-    return run
-
-
-def lock_state(name: str) -> TriggerState:
-    """Return a trigger's row, locked until the transaction ends."""
-    TriggerState.objects.get_or_create(name=name)
-    return TriggerState.objects.select_for_update().get(name=name)
-
-
-def _find_existing_task(event: TriggerEvent) -> uuid.UUID | None:
-    if event.key is None:
-        return None
-    return Task.objects.filter(key=event.key).values_list("pk", flat=True).first()
-
-
 def is_running(name: str) -> bool:
     """Return whether a run of a trigger is queued or running."""
-    runs = Task.objects.filter(kind=task_requests.KIND, origin=task_origin(name))
+    runs = Task.objects.of_origin(task_origin(name)).filter(kind=task_requests.KIND)
     states = runs.order_by("-created_at").values_list("state", flat=True)
-    return any(state in lifecycle.OPEN for state in states[:MAX_CHECKED_RUNS])
+    return any(state in OPEN for state in states[:MAX_CHECKED_RUNS])
 
 
-def _build_task(event: TriggerEvent) -> TaskSpec:
+def build_task(event: TriggerEvent) -> TaskSpec:
     trigger, thread = event.trigger, event.thread
     return TaskSpec(
         task_requests.KIND,

@@ -1,1 +1,1 @@
-"""Crons and server starts, and the scheduler in each worker that runs them."""
+"""Schedules, server starts, and the scheduler of beat that runs them."""

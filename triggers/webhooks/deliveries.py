@@ -44,8 +44,6 @@ class PayloadInvalid(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """A request to a webhook."""
-
     headers: Mapping[str, str]
     """Header names are case-insensitive."""
     body: bytes
@@ -238,7 +236,7 @@ def _render_event(
 
 def _render_field(template: str, payload: Any, *, field: str, max_length: int) -> str:
     try:
-        text = prompt_templates.render_strict(template, payload).strip()
+        text = prompt_templates.render(template, payload, is_strict=True).strip()
     except PathMissing as exc:
         raise PayloadInvalid(
             f"The body has no value at '{exc.path}', which selects the {field}"

@@ -28,32 +28,22 @@ def is_template(text: str) -> bool:
     return PLACEHOLDER.search(text) is not None
 
 
-def render(template: str, payload: Any) -> str:
+def render(template: str, payload: Any, *, is_strict: bool = False) -> str:
     """Return the text; a placeholder without a value stays, as `{{ a.b.c }}`.
 
-    Raises `NestingTooDeep`.
+    If `is_strict`, a path without a value, or with null, raises `PathMissing`. Raises
+    `NestingTooDeep` as well.
     """
 
     def insert(placeholder: re.Match[str]) -> str:
         path = placeholder[1].strip()
         try:
-            return _to_text(_value_at(payload, path))
+            value = _value_at(payload, path)
         except PathMissing:
+            if is_strict:
+                raise
             return f"{{{{ {path} }}}}"
-
-    return PLACEHOLDER.sub(insert, template)
-
-
-def render_strict(template: str, payload: Any) -> str:
-    """Return the text; raises `PathMissing` for a path without a value or with null.
-
-    Raises `NestingTooDeep` as well.
-    """
-
-    def insert(placeholder: re.Match[str]) -> str:
-        path = placeholder[1].strip()
-        value = _value_at(payload, path)
-        if value is None:
+        if is_strict and value is None:
             raise PathMissing(path)
         return _to_text(value)
 

@@ -22,8 +22,8 @@ class Command(ProcessCommand):
     """Lists the files, asks for confirmation, and deletes them."""
 
     help = (
-        "Delete the SQLite database with all stored data, and the private broker's "
-        "files."
+        "Delete the SQLite database with all stored data, users' files on the disk, "
+        "and the private broker's files."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -33,7 +33,11 @@ class Command(ProcessCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        files = [*_database_files(), *_broker_files(state_directory.current_state())]
+        files = [
+            *_database_files(),
+            *_broker_files(state_directory.current_state()),
+            *_uploaded_files(),
+        ]
         if not files:
             self.stdout.write("nothing to delete")
             return
@@ -97,7 +101,12 @@ def _database_files() -> list[Path]:
     return [path for path in map(Path, names) if path.exists()]
 
 
+def _uploaded_files() -> list[Path]:
+    """Return the folder of users' files, if there is one."""
+    folder: Path = settings.COULISSE_FILES_DIR
+    return [folder] if folder.exists() else []
+
+
 def _broker_files(state: StateDir) -> list[Path]:
-    """Return the existing files of the private broker and beat."""
-    schedule = state.root.glob("beat-schedule*")
-    return [path for path in (state.broker, state.socket, *schedule) if path.exists()]
+    """Return the existing files of the private broker."""
+    return [path for path in (state.broker, state.socket) if path.exists()]

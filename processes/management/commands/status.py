@@ -19,9 +19,8 @@ from processes.server.base_command import (
     is_serving_config,
 )
 from processes.sidecar_control import sidecar_activation, sidecar_records
-from processes.sidecar_control.sidecar_records import SidecarRecord
 from processes.supervision import state_directory
-from processes.supervision.run_state import ChildRecord, RunRecord, WaitingRecord
+from processes.supervision.run_state import ChildRecord, RunRecord
 from processes.supervision.state_directory import StateDir, describe_path
 
 NOT_RUNNING = 3
@@ -77,18 +76,13 @@ def _describe_run(run: RunRecord, files: StateDir) -> list[str]:
     """Return a line for each file, address and child of a running server."""
     log = describe_path(files.log) if run.is_detached else "its terminal"
     children = run.children
-    names = [child.name for child in children] + [child.name for child in run.waiting]
-    width = max(map(len, names), default=0)
+    width = max((len(child.name) for child in children), default=0)
     return [
         f"  config: {describe_path(Path(run.config))}",
         f"  log:    {log}",
         f"  url:    {run.url}/v1",
-        *(f"  {child.name:<{width}}  {_describe_child(child)}" for child in children),
+        *(f"  {child.name:<{width}}  {describe_child(child)}" for child in children),
         *describe_sidecars(run, files),
-        *(
-            f"  {child.name:<{width}}  {_describe_waiting(child)}"
-            for child in run.waiting
-        ),
         *([NO_BROKER] if run.lacks_broker else []),
         *(f"  memory: {alert}" for alert in list_memory_alerts(Path(run.config))),
     ]
@@ -104,31 +98,22 @@ def describe_sidecars(run: RunRecord, files: StateDir) -> Iterator[str]:
         return  # A killed process wrote the record.
     width = max((len(sidecar.name) for sidecar in record.sidecars), default=0)
     for sidecar in record.sidecars:
-        yield f"    {sidecar.name:<{width}}  {describe_sidecar(sidecar)}"
+        yield f"    {sidecar.name:<{width}}  {describe_child(sidecar)}"
 
 
-def describe_sidecar(sidecar: SidecarRecord) -> str:
-    """Return the state of a sidecar, with the reason if it does not run."""
-    match sidecar.state:
+def describe_child(child: ChildRecord) -> str:
+    """Return the state of a child, with the reason if it does not run."""
+    match child.state:
         case "running":
-            return (
-                "starting"
-                if sidecar.process is None
-                else _describe_child(sidecar.process)
-            )
+            return _describe_process(child)
         case "waiting":
-            return _describe_waiting(sidecar)
+            seconds = max(0, math.ceil(child.due_at - time.time()))
+            restarts = _describe_restarts(child.restarts)
+            return f"restarting in {seconds} s, {restarts}: {child.reason}"
         case "finished" | "failed":
-            return f"{sidecar.state}: {sidecar.reason}"
+            return f"{child.state}: {child.reason}"
         case _:
-            assert_never(sidecar.state)
-
-
-def _describe_waiting(ended: WaitingRecord | SidecarRecord) -> str:
-    """Return when an ended process restarts, and why it ended."""
-    seconds = max(0, math.ceil(ended.due_at - time.time()))
-    restarts = _describe_restarts(ended.restarts)
-    return f"restarting in {seconds} s, {restarts}: {ended.reason}"
+            assert_never(child.state)
 
 
 def _describe_restarts(count: int) -> str:
@@ -145,7 +130,7 @@ def list_memory_alerts(config: Path) -> list[str]:
     return [text for _, text in found]
 
 
-def _describe_child(child: ChildRecord) -> str:
+def _describe_process(child: ChildRecord) -> str:
     """Return a child's pid, uptime and number of restarts."""
     seconds = max(0, int(time.time() - child.created_at))
     minutes, seconds = divmod(seconds, 60)

@@ -12,12 +12,16 @@ from access.audit.audit_events import AuditEvent
 from access.users import identity
 from config.management import config_option
 from config.management.database_command import DatabaseCommand
+from core.errors import public_text
+from core.ids import parse_uuid
+from core.text.sanitization import escape_and_truncate_line
 from tasks.models import Task
-from tasks.queue import lifecycle, task_kinds
-from tasks.reports import operator_view, task_queries, terminal
-from tasks.reports.task_ids import parse_task_id
+from tasks.queue import task_kinds
+from tasks.schemas import ListedTask, TaskObject
 
 DEFAULT_LIMIT = 20
+MAX_LINE_LENGTH = 60
+"""Maximum characters of a prompt or an error in a line."""
 
 
 class Command(DatabaseCommand):
@@ -45,9 +49,9 @@ class Command(DatabaseCommand):
             case "list":
                 self._list(options)
             case "show":
-                self._show(task_queries.get_task(_id(options["id"])), options)
+                self._show(options)
             case "cancel":
-                self._cancel(_id(options["id"]), options)
+                self._cancel(options)
             case "retry":
                 self._retry(options)
             case "counts":
@@ -56,55 +60,51 @@ class Command(DatabaseCommand):
     def _list(self, options: dict[str, Any]) -> None:
         if options["limit"] < 1:
             raise CommandError("--limit must be at least 1")
-        user = options["user"]
-        rows, has_more = task_queries.page_tasks(
-            user_id=None
-            if user is None
-            else identity.derive_user_id(identity.check_identifier(user)),
-            is_all=True,
-            states=[] if options["state"] is None else [options["state"]],
-            agent=options["agent"],
-            kind=options["kind"],
-            limit=options["limit"],
-        )
-        tasks = task_queries.serialize_tasks(rows)
+        found = Task.objects.of_kind(options["kind"])
+        if (user := options["user"]) is not None:
+            user_id = identity.derive_user_id(identity.check_identifier(user))
+            found = found.of_user(user_id)
+        if options["state"] is not None:
+            found = found.in_states([options["state"]])
+        if options["agent"] is not None:
+            found = found.filter(agent=options["agent"])
+        tasks, has_more = found.page(options["limit"])
         if options["json"]:
-            self.write_json(tasks)
+            self.write_json([_serialize(ListedTask, task) for task in tasks])
             return
         for task in tasks:
-            self.stdout.write(terminal.task_line(task))
+            self.stdout.write(_task_line(task))
         if not tasks:
             self.write_note("no matching tasks")
         elif has_more:
             self.write_note("there are more tasks; raise --limit to list them")
 
-    def _show(self, task: dict[str, Any], options: dict[str, Any]) -> None:
+    def _show(self, options: dict[str, Any]) -> None:
+        data = _serialize(TaskObject, _find(options["id"]))
         if options["json"]:
-            self.write_json(task)
+            self.write_json(data)
             return
-        for line in terminal.task_detail(task):
-            self.stdout.write(line)
+        for name, value in data.items():
+            if value not in (None, "") and name != "object":
+                self.stdout.write(f"{name.replace('_', ' ')}: {value}")
 
-    def _cancel(self, task_id: uuid.UUID, options: dict[str, Any]) -> None:
-        task_queries.get_task(task_id)
-        event = AuditEvent("task.cancel", audit_events.terminal_actor(), str(task_id))
-        audit_log.run_recorded(
-            lambda is_new: event if is_new else None, operator_view.cancel_task, task_id
-        )
-        task = task_queries.get_task(task_id)
+    def _cancel(self, options: dict[str, Any]) -> None:
+        task = _find(options["id"])
+        event = AuditEvent("task.cancel", audit_events.terminal_actor(), str(task.pk))
+        audit_log.run_recorded(lambda is_new: event if is_new else None, task.cancel)
+        task = _find(options["id"])
         if options["json"]:
-            self.write_json(task)
-        elif task["state"] == "running":
-            self.stdout.write(f"task {task_id} is stopping")
+            self.write_json(_serialize(TaskObject, task))
         else:
-            self.stdout.write(f"task {task_id} is {task['state']}")
+            state = "stopping" if task.state == Task.State.RUNNING else task.state
+            self.stdout.write(f"task {task.pk} is {state}")
 
     def _retry(self, options: dict[str, Any]) -> None:
         task_ids = [_id(text) for text in options["ids"]] or _failed_task_ids(
             options["kind"]
         )
         with transaction.atomic():
-            count = lifecycle.requeue(task_ids)
+            count = Task.objects.filter(pk__in=task_ids).requeue()
             if count:
                 target = options["kind"] or ",".join(map(str, task_ids))
                 actor = audit_events.terminal_actor()
@@ -119,21 +119,24 @@ class Command(DatabaseCommand):
             self.stdout.write(f"requeued {count}; workers poll every few seconds")
 
     def _count(self, options: dict[str, Any]) -> None:
-        counts = task_queries.count_by_kind_and_state()
-        errors = task_queries.count_errors()
+        counts = Task.objects.count_by_kind_and_state()
+        errors = Task.objects.count_errors()
         if options["json"]:
             self.write_json(
                 {"counts": _counts_by_kind(counts), "errors": _error_counts(errors)}
             )
             return
-        for line in [*terminal.count_lines(counts), *terminal.error_lines(errors)]:
-            self.stdout.write(line)
+        for kind, states in _counts_by_kind(counts).items():
+            listed = ", ".join(f"{count} {state}" for state, count in states.items())
+            self.stdout.write(f"{kind}: {listed}")
+        for kind, error, count in errors:
+            line = escape_and_truncate_line(error, MAX_LINE_LENGTH)
+            self.stdout.write(f"    {count} {kind}: {line}")
         if not counts:
             self.write_note("there are no tasks")
 
 
 def _declare_list(parser: ArgumentParser) -> None:
-    """Declare the filters of the list."""
     parser.add_argument("--user", help="Only tasks of this user.")
     parser.add_argument("--agent", help="Only tasks of this agent.")
     parser.add_argument(
@@ -151,12 +154,10 @@ def _declare_list(parser: ArgumentParser) -> None:
 
 
 def _declare_one(parser: ArgumentParser) -> None:
-    """Declare the argument that names the task."""
     parser.add_argument("id", metavar="ID", help="The task's UUID, from `tasks list`.")
 
 
 def _declare_retry(parser: ArgumentParser) -> None:
-    """Declare the arguments that select the tasks to retry."""
     group = parser.add_mutually_exclusive_group(required=True)
     group.add_argument(
         "ids", metavar="ID", nargs="*", default=[], help="UUIDs of the tasks."
@@ -167,15 +168,37 @@ def _declare_retry(parser: ArgumentParser) -> None:
 
 
 def _id(text: str) -> uuid.UUID:
-    task_id = parse_task_id(text)
+    task_id = parse_uuid(text)
     if task_id is None:
         raise CommandError(f"'{text}' is not a task id: pass its UUID")
     return task_id
 
 
+def _find(text: str) -> Task:
+    return Task.objects.get_with_cost(_id(text))
+
+
+def _serialize(schema: type[TaskObject], task: Task) -> dict[str, Any]:
+    return schema.model_validate(task).model_dump(mode="json")
+
+
+def _task_line(task: Task) -> str:
+    return "  ".join(
+        (
+            str(task.pk),
+            f"{task.created_at:%Y-%m-%d %H:%M}",
+            f"{task.state:<9}",
+            f"{task.kind:<6}",
+            task.agent,
+            escape_and_truncate_line(
+                public_text(task.error) or task.prompt, MAX_LINE_LENGTH
+            ),
+        )
+    ).rstrip()
+
+
 def _failed_task_ids(kind: str | None) -> list[uuid.UUID]:
-    failed = Task.objects.filter(state=Task.State.ERRORED, kind=kind)
-    return list(failed.values_list("pk", flat=True))
+    return list(Task.objects.errored().filter(kind=kind).values_list("pk", flat=True))
 
 
 def _counts_by_kind(rows: list[tuple[str, str, int]]) -> dict[str, dict[str, int]]:

@@ -1,25 +1,23 @@
 """`manage.py triggers`: lists triggers and their results, and runs one manually."""
 
 from argparse import ArgumentParser
-from datetime import UTC, datetime
-from functools import partial
+from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import orjson
-from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
-from django.utils.module_loading import import_string
 
-from access.audit import audit_events, audit_log
-from access.audit.audit_events import AuditEvent
+from access.audit import audit_events
 from config import live
 from config.management import config_option
 from config.management.database_command import DatabaseCommand
 from config.sections import Config
-from tasks.queue import worker_notifier
-from triggers.reports import terminal, trigger_status
+from tasks.queue import publisher
+from triggers import trigger_list
+from triggers.config import TRIGGERS
 from triggers.runs import manual_runs
-from triggers.runs.trigger_runs import TriggerRun
+from triggers.schemas import CountedTrigger
 
 
 class Command(DatabaseCommand):
@@ -54,14 +52,17 @@ class Command(DatabaseCommand):
             self._list(config, is_json=options["json"])
 
     def _list(self, config: Config, *, is_json: bool) -> None:
-        statuses = trigger_status.list_triggers(config, datetime.now(UTC))
+        configured = config.get(TRIGGERS)
+        triggers = trigger_list.count_runs(configured)
         if is_json:
-            self.write_json([terminal.as_json(status) for status in statuses])
+            self.write_json(
+                [each.model_dump(mode="json", exclude_unset=True) for each in triggers]
+            )
             return
-        for status in statuses:
-            for line in terminal.describe_trigger(status):
-                self.stdout.write(line)
-        if not statuses:
+        for trigger in triggers:
+            self.stdout.write("  ".join(_describe_definition(trigger)))
+            self.stdout.write("    " + "  ".join(_describe_runs(trigger)))
+        if not triggers:
             self.stdout.write("there are no triggers in the YAML")
 
     def _run(self, config: Config, name: str, payload: str) -> None:
@@ -69,22 +70,42 @@ class Command(DatabaseCommand):
             value = orjson.loads(payload)
         except orjson.JSONDecodeError as exc:
             raise CommandError(f"--payload is not JSON: {exc}") from exc
-        run = audit_log.run_recorded(
-            partial(_audit_event, name),
-            manual_runs.run_trigger,
-            manual_runs.build_event(config, name, value),
-        )
-        _notify_worker()
+        actor = audit_events.terminal_actor()
+        run = manual_runs.run_trigger(config, name, value, actor)
+        publisher.flush()
         self.stdout.write(str(run.task_id))
 
 
-def _audit_event(name: str, run: TriggerRun) -> AuditEvent:
-    actor, details = audit_events.terminal_actor(), {"task": str(run.task_id)}
-    return AuditEvent("trigger.run", actor, name, details)
+def _describe_definition(trigger: CountedTrigger) -> Iterator[str]:
+    yield from (trigger.name, trigger.type)
+    if trigger.type == "cron":
+        yield f"{trigger.schedule} {trigger.time_zone}"
+    elif trigger.path:
+        yield trigger.path
+        if not trigger.has_secret:
+            yield "no secret"
+    yield f"agent {trigger.agent}"
+    if not trigger.enabled:
+        yield "(off)"
+    if trigger.paused:
+        yield "(paused)"
 
 
-def _notify_worker() -> None:
-    """Notify a worker; without the broker it polls within seconds."""
-    import_string(settings.COULISSE_CELERY_APP)  # Commands do not load it otherwise.
-    worker_notifier.notify()
-    worker_notifier.flush()
+def _describe_runs(trigger: CountedTrigger) -> Iterator[str]:
+    if trigger.next_at is not None:
+        yield f"next {_format_time(trigger.next_at)}"
+    last = trigger.last_run_at
+    yield "never run" if last is None else f"last {_format_time(last)}"
+    yield f"runs {trigger.run_count}"
+    yield from (f"{state} {count}" for state, count in trigger.runs.items() if count)
+    for name in ("skipped", "repeated"):
+        if count := getattr(trigger, name):
+            yield f"{name} {count}"
+    if trigger.missed:
+        last = trigger.missed_at
+        at = "" if last is None else f", last {_format_time(last)}"
+        yield f"missed {trigger.missed}{at}"
+
+
+def _format_time(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%d %H:%M:%S}"

@@ -1,1 +1,0 @@
-"""Read access to tasks for clients, operators and the terminal."""

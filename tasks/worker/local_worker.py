@@ -1,0 +1,71 @@
+"""Runs a command's own tasks in its process, without a broker or a worker."""
+
+import asyncio
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
+
+from core.ids import UserId
+from providers import sync_bridge
+from tasks.queue import publisher
+from tasks.worker.executor import TaskExecutor
+from tasks.worker.service import Context, recover
+from tasks.worker.slots import command_limit
+
+DRAIN_SECONDS = 5.0
+POLL_SECONDS = 0.1
+
+
+@contextmanager
+def running_tasks(
+    kinds: Collection[str],
+    *,
+    users: Collection[UserId] | None = None,
+    resources: Sequence[Context] = (),
+) -> Iterator[None]:
+    """Run tasks of these kinds until the block ends, also if `tasks.enabled` is false.
+
+    With `users` only theirs. This process publishes no permits to workers.
+    """
+    publisher.use_sender(lambda kind: None)
+    stopping = asyncio.Event()
+    work = sync_bridge.start(_work(kinds, users, resources, stopping))
+    try:
+        yield
+    finally:
+        sync_bridge.run_sync(_set(stopping), timeout_seconds=DRAIN_SECONDS)
+        work.result()
+
+
+async def _set(event: asyncio.Event) -> None:
+    event.set()
+
+
+async def _work(
+    kinds: Collection[str],
+    users: Collection[UserId] | None,
+    resources: Sequence[Context],
+    stopping: asyncio.Event,
+) -> None:
+    permits: set[asyncio.Task[None]] = set()
+
+    def publish(kind: str) -> None:
+        permit = asyncio.create_task(run(kind))
+        permits.add(permit)
+        permit.add_done_callback(permits.discard)
+
+    async def run(kind: str) -> None:
+        for name in await executor.run_next(kind):
+            publish(name)
+
+    executor = TaskExecutor(publish, limit=command_limit, users=users)
+    async with AsyncExitStack() as stack:
+        for resource in resources:
+            await stack.enter_async_context(resource())
+        await recover()
+        while not stopping.is_set():
+            for kind in kinds:
+                publish(kind)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await stopping.wait()
+        await executor.stop(DRAIN_SECONDS)

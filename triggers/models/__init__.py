@@ -1,0 +1,8 @@
+"""Tables of triggers: periodic agent tasks, counters, and starts of the server."""
+
+from triggers.models.periodic_agent_task import PeriodicAgentTask
+from triggers.models.server_start import ServerStart
+from triggers.models.trigger_state import TriggerState
+from triggers.models.triggered_task import TriggeredTask
+
+__all__ = ["PeriodicAgentTask", "ServerStart", "TriggerState", "TriggeredTask"]
