@@ -3,13 +3,69 @@
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from config.sections import Config, Problem, Section
 
 SHARED_USER_ID = "main"
 
 UserMode = Literal["per-request", "shared"]
+
+
+STANDARD_HEADERS = {
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "cookie",
+    "host",
+    "x-api-key",
+}
+"""Headers with a meaning of their own."""
+
+
+def _check_header_name(name: str) -> str:
+    if name.lower() in STANDARD_HEADERS:
+        raise ValueError("must not be a header with another meaning")
+    return name
+
+
+HeaderName = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9-]{1,100}$"),
+    AfterValidator(_check_header_name),
+]
+
+
+class UserHeaders(BaseModel):
+    """Headers of a client that has names of its own for users and threads."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    user: HeaderName | None = Field(
+        None,
+        description="A header that names the user, besides `X-Coulisse-User`: "
+        "`X-OpenWebUI-User-Id`.",
+    )
+    thread: HeaderName | None = Field(
+        None,
+        description="A header that names the thread, besides `X-Coulisse-Thread`: "
+        "`X-OpenWebUI-Chat-Id`.",
+    )
+
+    @model_validator(mode="after")
+    def _check_distinct(self) -> "UserHeaders":
+        if self.user and self.thread and self.user.lower() == self.thread.lower():
+            raise ValueError("'user' and 'thread' must be different headers")
+        return self
 
 
 class UsersConfig(BaseModel):
@@ -27,6 +83,10 @@ class UsersConfig(BaseModel):
         description="Whether a UUID from a client is itself the id of a user. With "
         "`false` it is a name like any other, so clients cannot name users by id. "
         "Changing this gives clients that send UUIDs different users.",
+    )
+    headers: UserHeaders = Field(
+        UserHeaders(),
+        description="Further headers that name the user and the thread of a request.",
     )
 
 

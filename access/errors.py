@@ -112,6 +112,12 @@ safety_identifier out, or name the credential's user."""
     code = "identity_mismatch"
 
 
+class AgentsOnly(Denied):
+    """This API token may call certain agents only. Use a token for all agents."""
+
+    code = "agents_only"
+
+
 class NewTokenInvalid(Invalid):
     """This token cannot be created."""
 

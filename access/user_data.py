@@ -3,24 +3,20 @@
 An erasure leaves them: they are the operator's.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from datetime import datetime
 
 from access.models import ApiToken
-from access.tokens import token_queries
-from core.text import timestamps
-from database.user_data import Export, UserTable
+from access.user_lookup import user_tokens
+from database.user_data import Export, ExportedRow, UserTable
 
 
-def _describe(page: list[ApiToken]) -> Iterator[dict[str, Any]]:
-    """Yield the API tokens of a user, without their digests."""
-    for row in page:
-        yield {
-            "label": row.label,
-            "created_at": timestamps.format_time(row.created_at),
-            "expires_at": timestamps.format_time(row.expires_at),
-            "revoked_at": timestamps.format_time(row.revoked_at),
-        }
+class ExportedToken(ExportedRow):
+    """An API token that belongs to the user, without its digest."""
+
+    label: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
 
 
 TABLES = (
@@ -28,6 +24,6 @@ TABLES = (
         "api_tokens",
         ApiToken,
         erased=None,
-        export=Export("api_tokens", _describe, token_queries.user_tokens),
+        export=Export("api_tokens", ExportedToken, user_tokens),
     ),
 )

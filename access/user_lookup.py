@@ -3,15 +3,15 @@
 Known names are those of tokens and of the configuration.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
 from access.limits.config import LIMITS
-from access.models import ApiToken
+from access.models import ApiToken, ApiTokenQuerySet
 from access.users import identity
 from config.sections import Config
+from core import ids
 from core.ids import UserId
 
 MAX_TOKENS_READ = 10_000
@@ -19,7 +19,6 @@ MAX_TOKENS_READ = 10_000
 MIN_ID_PREFIX = 4
 """The shortest id prefix that a search accepts."""
 
-HEXADECIMAL = re.compile(r"[0-9a-f-]*", re.ASCII)
 
 UserNames = Mapping[UserId, str]
 
@@ -69,10 +68,14 @@ def id_range(text: str) -> tuple[UUID, UUID] | None:
 
     Texts shorter than `MIN_ID_PREFIX` are more likely parts of names.
     """
-    digits = text.strip().lower()
-    if not HEXADECIMAL.fullmatch(digits):
-        return None
-    digits = digits.replace("-", "")
-    if not MIN_ID_PREFIX <= len(digits) <= 32:
-        return None
-    return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+    return ids.uuid_range(text, min_digits=MIN_ID_PREFIX)
+
+
+def user_tokens(user_id: UserId) -> ApiTokenQuerySet:
+    """Return the tokens whose requests belong to a user."""
+    # Operators name a user in several ways: by the name clients send, or by its UUID.
+    principals = (
+        ApiToken.objects.order_by().values_list("principal", flat=True).distinct()
+    )
+    names = [name for name in principals if identity.derive_user_id(name) == user_id]
+    return ApiToken.objects.filter(principal__in=names)

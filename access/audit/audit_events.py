@@ -59,5 +59,4 @@ def request_actor(caller: Caller, user_id: UserId, address: str) -> Actor:
 
 
 def _token_name(token: VerifiedToken) -> str:
-    """Return the name of a token in records."""
     return f"token:{token.label} ({token.id.hex[:8]})"

@@ -10,18 +10,17 @@ from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar
 
 from django.db import transaction
-from django.db.models import Q
+from django.http import HttpRequest
 
 from access.audit import audit_events
 from access.audit.audit_events import AuditEvent
+from access.authentication import accounts
 from access.models import AuditEntry
 from core.text import redaction
+from core.text.sanitization import truncate
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-Cursor = tuple[datetime, int]
-"""The cursor of a page: an entry's `at` and `id`."""
 
 MAX_TEXT_READ = 10_000
 """Characters of a text that are redacted; further ones are dropped."""
@@ -71,34 +70,11 @@ def run_terminal_change(action: str, target: str, change: Callable[[str], T]) ->
     return run_recorded(AuditEvent(action, actor, target), change, actor.name)
 
 
-def page_entries(
-    *,
-    action: str | None = None,
-    actor: str | None = None,
-    target: str | None = None,
-    since: datetime | None = None,
-    after: Cursor | None = None,
-    limit: int = 50,
-) -> tuple[list[AuditEntry], bool]:
-    """Return entries, newest first, and whether there are more.
-
-    An action may be a prefix: `token` matches every `token.…`. Actor and target match
-    as substrings, ignoring case. `after` is the cursor of the last entry seen.
-    """
-    entries = AuditEntry.objects.order_by("-at", "-id")
-    if action is not None:
-        entries = entries.filter(Q(action=action) | Q(action__startswith=f"{action}."))
-    if actor is not None:
-        entries = entries.filter(actor__icontains=actor)
-    if target is not None:
-        entries = entries.filter(target__icontains=target)
-    if since is not None:
-        entries = entries.filter(at__gte=since)
-    if after is not None:
-        at, last_id = after
-        entries = entries.filter(Q(at__lt=at) | Q(id__lt=last_id), at__lte=at)
-    page = list(entries[: limit + 1])
-    return page[:limit], len(page) > limit
+def record_studio_change(
+    request: HttpRequest, action: str, target: str, details: Mapping[str, Any]
+) -> None:
+    """Store a change in the studio; `settings.COULISSE_AUDIT` names this function."""
+    write(AuditEvent(action, accounts.request_actor(request), target, details))
 
 
 def _single_line(text: str, max_length: int) -> str:
@@ -106,7 +82,7 @@ def _single_line(text: str, max_length: int) -> str:
     # Callers pass no secrets; this redacts one that is passed by mistake.
     text = redaction.redact_all(text[:MAX_TEXT_READ])[: max_length + 1]
     line = "".join(c if c.isprintable() else "\ufffd" for c in text)
-    return line if len(line) <= max_length else f"{line[: max_length - 1]}…"
+    return truncate(line, max_length)
 
 
 def _storable(value: Any) -> Any:

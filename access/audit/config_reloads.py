@@ -43,5 +43,5 @@ def record_reload(config: Config, sections: Sequence[str]) -> None:
 def _last_digest() -> str | None:
     """Return the digest of the content that was recorded last."""
     entries = AuditEntry.objects.filter(action__in=(ACTION, WRITE_ACTION))
-    last = entries.order_by("-at", "-id").first()
+    last = entries.newest_first().first()
     return None if last is None else last.details.get("digest")

@@ -1,4 +1,4 @@
-"""Audit entries as text for the terminal and as JSON."""
+"""Audit entries as text for the terminal."""
 
 from typing import Any
 
@@ -22,20 +22,6 @@ def entry_line(entry: AuditEntry) -> str:
         f"request={entry.request_id}" if entry.request_id else "",
     ]
     return "  ".join(filter(None, columns))
-
-
-def as_json(entry: AuditEntry) -> dict[str, Any]:
-    """Return all fields of an entry."""
-    return {
-        "id": entry.pk,
-        "at": entry.at,
-        "action": entry.action,
-        "actor": entry.actor,
-        "target": entry.target,
-        "origin": entry.origin,
-        "details": entry.details,
-        "request_id": entry.request_id or None,
-    }
 
 
 def _format_value(value: Any) -> str:

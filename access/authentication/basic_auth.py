@@ -46,8 +46,6 @@ CREDENTIALS_REQUIRED = (
 
 @dataclass(frozen=True, slots=True)
 class BasicCredentials:
-    """The username and password of a header."""
-
     username: str
     password: str
 

@@ -72,7 +72,6 @@ class FailureSeries:
         return CHECKING_DELAY_SECONDS if is_busy else 0.0
 
     def add(self, network: str, now: float) -> None:
-        """Count a failure."""
         self.is_mixed = self.is_mixed or self.network not in ("", network)
         self.network = self.network or network
         self.failures += 1
@@ -212,7 +211,6 @@ class LoginThrottle:
         self.remember_address(attempt.network, name)
 
     def remember_address(self, address: str, name: str | None) -> None:
-        """Remember that this address has signed in with this name."""
         key = (client_network(address), name)
         self._known_addresses.pop(key, None)
         self._known_addresses[key] = None

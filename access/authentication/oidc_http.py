@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx2
 import orjson
-import requests
 
 from access.errors import IdentityProviderBroken, IdentityProviderDown
 
@@ -42,32 +42,24 @@ def _send(
 ) -> tuple[int, dict[str, Any]]:
     deadline = time.monotonic() + TIMEOUT_SECONDS
     try:
-        with requests.request(
+        with httpx2.stream(
             method,
             url,
             headers={**HEADERS, **(headers or {})},
-            auth=_without_netrc,
             timeout=TIMEOUT_SECONDS,
-            allow_redirects=False,
-            stream=True,
             **content,
         ) as response:
             body = _read_body(url, response, deadline)
             return response.status_code, _parse_object(url, body)
-    except (requests.RequestException, OSError) as exc:
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:
         raise IdentityProviderDown(
             f"{_url_for_messages(url)} cannot be reached ({type(exc).__name__})"
         ) from exc
 
 
-def _without_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    # Prevents requests from using the credentials of ~/.netrc for the host.
-    return request
-
-
-def _read_body(url: str, response: requests.Response, deadline: float) -> bytes:
+def _read_body(url: str, response: httpx2.Response, deadline: float) -> bytes:
     body = bytearray()
-    for chunk in response.iter_content(CHUNK_BYTES):
+    for chunk in response.iter_bytes(CHUNK_BYTES):
         body += chunk
         if len(body) > MAX_BYTES:
             raise IdentityProviderBroken(

@@ -53,11 +53,9 @@ class OidcLogin:
 
     @property
     def redirect_url(self) -> str:
-        """The callback address for the provider."""
         return self.verifier.oidc.redirect_url
 
     def is_callback_path(self, path: str) -> bool:
-        """Return whether a path is the callback's."""
         return path == urlsplit(self.redirect_url).path
 
     def setting(self, name: str, *default: Any) -> Any:

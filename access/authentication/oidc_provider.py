@@ -71,11 +71,6 @@ class IdentityProvider:
         self._lock = threading.Lock()
         self._refreshing: Future[None] | None = None
 
-    @property
-    def cached_metadata(self) -> ProviderMetadata | None:
-        """The last metadata, if it was ever read."""
-        return self._metadata
-
     def needs_refresh(self, kid: str | None, algorithm: str) -> bool:
         """Return whether a key is unknown and a new read is allowed."""
         metadata = self._metadata

@@ -160,7 +160,6 @@ class OidcConfig(AuthModel):
 
     @property
     def audiences(self) -> tuple[str, ...]:
-        """The accepted audiences of a bearer token."""
         others = (self.audience,) if isinstance(self.audience, str) else self.audience
         return (self.client_id, *others)
 

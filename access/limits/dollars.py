@@ -32,10 +32,3 @@ def parse_usd(text: str) -> int:
             f"{number:.40} has more than six decimals; round it to a micro-dollar"
         )
     return abs(int(Decimal(number) * MICRO_PER_USD))
-
-
-def format_usd(micro_usd: int) -> str:
-    """Return an amount as text: `$20.00`; `$0.0004` for fractions of a cent."""
-    dollars, micro_dollars = divmod(micro_usd, MICRO_PER_USD)
-    decimals = f"{micro_dollars:06}".rstrip("0")
-    return f"${dollars:,}.{decimals:0<2}"

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from access.errors import BudgetExceeded, LimitReached
-from access.limits import dollars, time_windows
+from access.limits import time_windows
 from access.limits.usage_counters import CounterKey, CounterValues
 from access.limits.usage_limits import ActiveLimit, Unit
+from core import money
 
 CONCURRENCY_RETRY_SECONDS = 1
 """The retry delay for too many running turns: their end is unknown."""
@@ -182,7 +183,7 @@ def _budget_error(state: LimitState) -> BudgetExceeded:
 
 def _format_amount(value: int, state: LimitState) -> str:
     is_money = state.limit.rule.unit == "micro_usd"
-    return dollars.format_usd(value) if is_money else str(value)
+    return money.format_usd(value) if is_money else str(value)
 
 
 def rate_limit_headers(states: Collection[LimitState]) -> dict[str, str]:

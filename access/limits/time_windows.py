@@ -16,8 +16,6 @@ CALENDAR_MONTH = 1
 
 
 class TimeWindow(NamedTuple):
-    """One window of a given length."""
-
     length: int
     """In seconds; or `EVER`, or `CALENDAR_MONTH`."""
     start: int

@@ -14,8 +14,6 @@ from core.ids import UserId
 
 @dataclass(frozen=True, slots=True)
 class LimitUsage:
-    """A limit of a user, with its current usage."""
-
     label: str
     """The name in messages: "daily token limit"."""
     unit: Unit

@@ -8,6 +8,8 @@ from typing import Literal
 
 from django.http import HttpRequest
 
+from core.history import History
+
 Budget = Literal["unlimited", "total", "monthly"]
 Scheme = Literal["basic", "oidc", "tokens"]
 
@@ -29,14 +31,16 @@ class VerifiedToken:
     agents: frozenset[str] | None = None
     """The agents that it may call; None means all."""
     expires_at: datetime | None = None
+    history: History | None = None
+    """How its requests' messages are read; None leaves it to the agent."""
+    ignores_client_user: bool = False
+    """Whether names of users in its requests have no effect."""
     version: int = 1
     """Incremented with each change, so that stale copies are detected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller of a request."""
-
     name: str = ""
     """The owner of the credential, for records; "" without authentication."""
     principal: str | None = None
@@ -53,17 +57,25 @@ class Caller:
         return None if self.token is None else self.token.id
 
     @property
+    def history(self) -> History | None:
+        """How its requests' messages are read; None leaves it to the agent."""
+        return None if self.token is None else self.token.history
+
+    @property
+    def ignores_client_user(self) -> bool:
+        """Whether the names of users in its requests have no effect."""
+        return self.token is not None and self.token.ignores_client_user
+
+    @property
     def agents(self) -> Collection[str] | None:
         """The agents that the caller may call; None means all."""
         return None if self.token is None else self.token.agents
 
     def may_call(self, agent: str) -> bool:
-        """Return whether the caller may call the agent."""
         return self.agents is None or agent in self.agents
 
 
 def from_token(token: VerifiedToken, *, is_cached: bool = False) -> Caller:
-    """Return the caller of an API token."""
     return Caller(token.label, token.principal, "tokens", token, is_cached)
 
 

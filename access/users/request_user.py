@@ -4,6 +4,7 @@ Source: DESIGN's first decision; a browser cannot send a body with GET.
 """
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from django.core.exceptions import TooManyFieldsSent
@@ -11,17 +12,17 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 from pydantic import BaseModel, ConfigDict, Field
 
+from access.config import USERS
 from access.errors import TooManyParameters
 from access.users import identity
-from access.users.caller import caller_of
+from access.users.caller import Caller, caller_of
 from config import live
+from config.sections import Config
 from core.errors import Invalid
 from core.ids import UserId
 from core.text.sanitization import escape_and_truncate
 
 USER_HEADER = "X-Coulisse-User"
-USER_HEADER_BYTES = USER_HEADER.lower().encode()
-USER_HEADER_META = "HTTP_X_COULISSE_USER"
 USER_PARAMETER = "safety_identifier"
 
 USER_HEADER_OPENAPI: dict[str, Any] = {
@@ -52,6 +53,23 @@ USER_OPENAPI: dict[str, Any] = {
     ]
 }
 """The same for a route that declares no `Query` parameter to ninja."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenName:
+    """A name of a user or a thread in a request."""
+
+    name: str
+    param: str
+    """The field, parameter or header that it is in."""
+    is_header: bool = False
+
+    @property
+    def place(self) -> str:
+        return f"the header {self.param}" if self.is_header else self.param
+
+    def __str__(self) -> str:
+        return f"'{escape_and_truncate(self.name)}' in {self.place}"
 
 
 class CallerQuery(BaseModel):
@@ -120,32 +138,43 @@ def find_named_user(
     Raises as `identify_user` does, except for a missing user.
     """
     config, caller = live.current(), caller_of(request)
-    names = [*_query_names(request, query), *header_names(request)]
+    names = [*_query_names(request, query), *header_names(request, config)]
     if body is not None:
-        names += _body_names(body, include_all=caller.principal is not None)
-    return single_user({identity.resolve_user(config, caller, name) for name in names})
+        names += _body_names(body)
+    if caller.ignores_client_user:
+        return None
+    return single_user(config, caller, names)
 
 
-def single_user(users: Collection[UserId]) -> UserId | None:
-    """Return the only user of a request, if any; raises `Invalid` for several."""
-    if len(users) > 1:
-        raise Invalid(
-            "the request names several users: name one user, in safety_identifier or "
-            f"in the header {USER_HEADER}",
-            param="safety_identifier",
-            code="user_conflict",
-        )
-    return next(iter(users), None)
+def single_user(
+    config: Config, caller: Caller, names: Iterable[GivenName]
+) -> UserId | None:
+    """Return the user of all the names; None without a name.
+
+    Raises `Invalid` for names of two users, and as `identity.resolve_user` does.
+    """
+    user_id, first = None, None
+    for given in names:
+        named = identity.resolve_user(config, caller, given.name)
+        if first is not None and named != user_id:
+            raise Invalid(
+                f"the request names two users, {first} and {given}: name one",
+                param="safety_identifier",
+                code="user_conflict",
+            )
+        user_id, first = named, first or given
+    return user_id
 
 
-def _query_names(request: HttpRequest, query: CallerQuery) -> list[str]:
+def _query_names(request: HttpRequest, query: CallerQuery) -> list[GivenName]:
     """Return the names in the query; raises `Invalid` for unknown parameters."""
     # Most requests have no query, and parsing an empty one costs 5 µs.
     if not request.META.get("QUERY_STRING"):
         return []
     fields = type(query).model_fields.items()
     refuse_unknown(request, {field.alias or name for name, field in fields})
-    return request.GET.getlist(USER_PARAMETER)
+    names = request.GET.getlist(USER_PARAMETER)
+    return [GivenName(name, f"query.{USER_PARAMETER}") for name in names]
 
 
 def refuse_unknown(request: HttpRequest, allowed: Collection[str]) -> None:
@@ -165,20 +194,34 @@ def refuse_unknown(request: HttpRequest, allowed: Collection[str]) -> None:
             )
 
 
-def _body_names(body: UserBody, *, include_all: bool) -> Iterable[str]:
-    """Return the names in a body, or only the one that takes precedence."""
-    names = [name for name in (body.safety_identifier, body.user) if name is not None]
-    return names if include_all else names[:1]
+def _body_names(body: UserBody) -> Iterable[GivenName]:
+    """Return the names in a body."""
+    if body.safety_identifier is not None:
+        yield GivenName(body.safety_identifier, "safety_identifier")
+    if body.user is not None:
+        yield GivenName(body.user, "user")
 
 
-def header_names(request: HttpRequest) -> list[str]:
-    """Return the names in the header: two if it is sent twice."""
-    if USER_HEADER_META not in request.META:
-        return []
-    # Django joins the values of a repeated header, which would be the name of a third
-    # user.
-    headers = cast(ASGIRequest, request).scope["headers"]
-    return [_decode(value) for name, value in headers if name == USER_HEADER_BYTES]
+def header_names(request: HttpRequest, config: Config) -> list[GivenName]:
+    """Return the names in the headers: two if one is sent twice."""
+    return header_values(request, USER_HEADER, config.get(USERS).headers.user)
+
+
+def header_values(request: HttpRequest, *headers: str | None) -> list[GivenName]:
+    """Return the values of headers, by the headers' names; each may be repeated."""
+    values: list[GivenName] = []
+    for header in headers:
+        if header and f"HTTP_{header.upper().replace('-', '_')}" in request.META:
+            values += _repeated_values(request, header)
+    return values
+
+
+def _repeated_values(request: HttpRequest, header: str) -> Iterable[GivenName]:
+    # Django joins the values of a repeated header, which would be a third name.
+    wanted = header.lower().encode()
+    for name, value in cast(ASGIRequest, request).scope["headers"]:
+        if name == wanted:
+            yield GivenName(_decode(value), header, is_header=True)
 
 
 def _decode(value: bytes) -> str:

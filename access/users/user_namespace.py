@@ -166,7 +166,7 @@ def has_user_rows() -> bool:
 
 def _user_models() -> Iterator[type[models.Model]]:
     for model in apps.get_models():
-        fields = model._meta.concrete_fields
+        fields = () if model._meta.proxy else model._meta.concrete_fields
         if any(f.name == "user_id" and isinstance(f, models.UUIDField) for f in fields):
             yield model
 

@@ -5,7 +5,9 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from access.audit import audit_log, formatting
+from access.audit import formatting
+from access.models import AuditEntry, AuditEntryQuerySet
+from access.schemas import AuditLogEntry
 from config.management.database_command import DatabaseCommand
 from core.text import time_parsing
 
@@ -46,22 +48,31 @@ class Command(DatabaseCommand):
     def handle(self, **options: Any) -> None:
         if options["limit"] < 1:
             raise CommandError("--limit must be at least 1")
-        since = options["since"]
-        page, has_more = audit_log.page_entries(
-            action=options["action"],
-            actor=options["actor"],
-            target=options["target"],
-            since=None
-            if since is None
-            else time_parsing.parse_past(since, datetime.now(UTC)),
-            limit=options["limit"],
-        )
+        limit = options["limit"]
+        entries = list(_find_entries(options)[: limit + 1])
+        page = entries[:limit]
         if options["json"]:
-            self.write_json([formatting.as_json(entry) for entry in page])
+            shapes = [AuditLogEntry.model_validate(entry) for entry in page]
+            self.write_json([shape.model_dump() for shape in shapes])
             return
         for entry in page:
             self.stdout.write(formatting.entry_line(entry))
         if not page:
             self.write_note("no matching entries")
-        elif has_more:
+        elif len(entries) > limit:
             self.write_note("there are more entries; raise --limit to list them")
+
+
+def _find_entries(options: dict[str, Any]) -> AuditEntryQuerySet:
+    """Return the matching entries, newest first."""
+    entries = AuditEntry.objects.newest_first()
+    if options["action"]:
+        entries = entries.of_action(options["action"])
+    if options["actor"]:
+        entries = entries.filter(actor__icontains=options["actor"])
+    if options["target"]:
+        entries = entries.filter(target__icontains=options["target"])
+    if options["since"]:
+        since = time_parsing.parse_past(options["since"], datetime.now(UTC))
+        entries = entries.filter(at__gte=since)
+    return entries

@@ -9,13 +9,15 @@ from django.core.management.base import CommandParser
 from access.audit import audit_events
 from access.authentication.config import AUTH
 from access.limits import dollars
-from access.models import BudgetPeriod
-from access.tokens import api_tokens, formatting, token_queries, token_scope
+from access.models import ApiToken, BudgetPeriod
+from access.schemas import StudioToken
+from access.tokens import api_tokens, formatting, token_scope
 from config import live
 from config.errors import ConfigInvalid
 from config.management import config_option
 from config.management.database_command import DatabaseCommand
 from config.sections import Config
+from core.history import CHOICES
 from core.text import time_parsing
 
 
@@ -53,6 +55,8 @@ class Command(DatabaseCommand):
             limit_micro_usd=_parse_limit(options["limit"]),
             expires_at=_parse_expiry(options["expires"], now),
             agents=agents,
+            history=options["history"],
+            ignore_client_user=options["ignore_client_user"],
             by=audit_events.terminal_actor(),
             now=now,
         )
@@ -66,9 +70,13 @@ class Command(DatabaseCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         now = datetime.now(UTC)
-        tokens = token_queries.iterate_tokens(now=now, include_inactive=options["all"])
+        rows = (
+            ApiToken.objects.all() if options["all"] else ApiToken.objects.active(now)
+        )
+        tokens = rows.with_usage(now)
         if options["json"]:
-            self.write_json([formatting.as_json(token) for token in tokens])
+            shapes = [StudioToken.model_validate(token) for token in tokens]
+            self.write_json([shape.model_dump() for shape in shapes])
             return
         is_empty = True
         for token in tokens:
@@ -99,7 +107,6 @@ class Command(DatabaseCommand):
 
 
 def _declare_create(parser: ArgumentParser) -> None:
-    """Declare the arguments of `create`."""
     parser.add_argument(
         "label", metavar="LABEL", help="The purpose of the token: laptop, ci."
     )
@@ -133,9 +140,20 @@ def _declare_create(parser: ArgumentParser) -> None:
         help="An agent that it may call; repeatable (default: all agents).",
     )
 
+    parser.add_argument(
+        "--history",
+        choices=CHOICES,
+        default="",
+        help="How the messages of its requests are read (default: as the agent says).",
+    )
+    parser.add_argument(
+        "--ignore-client-user",
+        action="store_true",
+        help="Accept and ignore the names of users in its requests.",
+    )
+
 
 def _declare_list(parser: ArgumentParser) -> None:
-    """Declare the arguments of `list`."""
     parser.add_argument(
         "--all", action="store_true", help="Include revoked and expired tokens."
     )
@@ -143,7 +161,6 @@ def _declare_list(parser: ArgumentParser) -> None:
 
 
 def _declare_revoke(parser: ArgumentParser) -> None:
-    """Declare the arguments of `revoke`."""
     parser.add_argument(
         "id", metavar="ID", help="The id of the token, or a unique prefix of it."
     )

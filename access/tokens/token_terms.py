@@ -1,0 +1,79 @@
+"""Validation of a new token's terms; each function raises `NewTokenInvalid`."""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from access.errors import NewTokenInvalid
+from access.users.caller import Budget
+from core.history import CHOICES
+
+MAX_LABEL_LENGTH = 255
+MAX_PRINCIPAL_LENGTH = 512
+MAX_LIMIT = 2**63 - 1
+"""Micro-USD; the maximum of the column."""
+
+
+def check_text(text: str, param: str, max_length: int) -> str:
+    text = text.strip()
+    if not text:
+        raise NewTokenInvalid(f"the {param} is blank; it must not be empty", param)
+    if len(text) > max_length:
+        raise NewTokenInvalid(
+            f"the {param} has {len(text)} characters; the maximum is {max_length}",
+            param,
+        )
+    if not text.isprintable():
+        # A line break could forge a line of a list.
+        raise NewTokenInvalid(
+            f"the {param} has invisible characters; remove them: {text[:80]!r}", param
+        )
+    return text
+
+
+def check_limit(budget: Budget, limit: int | None) -> int | None:
+    param = "limit_micro_usd"
+    if budget not in ("unlimited", "total", "monthly"):
+        raise NewTokenInvalid(
+            f"'{budget:.40}' is not a budget: use unlimited, total or monthly",
+            "budget",
+        )
+    if budget == "unlimited" and limit is not None:
+        raise NewTokenInvalid("a limit needs a budget: total or monthly", param)
+    if budget != "unlimited" and limit is None:
+        raise NewTokenInvalid(f"a {budget} budget needs a limit in USD", param)
+    if limit is not None and not 0 <= limit <= MAX_LIMIT:
+        raise NewTokenInvalid(
+            "the limit must be from 0 to 9,223,372,036,854 USD", param
+        )
+    return limit
+
+
+def check_agents(names: Collection[str] | None) -> list[str] | None:
+    if names is None:
+        return None
+    agents = sorted({check_text(name, "agents", MAX_LABEL_LENGTH) for name in names})
+    if not agents:
+        raise NewTokenInvalid(
+            "the list of agents is empty: name an agent, or leave it out for all",
+            "agents",
+        )
+    return agents
+
+
+def check_history(history: str) -> str:
+    if history and history not in CHOICES:
+        raise NewTokenInvalid(
+            f"'{history:.40}' is not a history: use {', '.join(CHOICES)}, or leave it "
+            "out",
+            "history",
+        )
+    return history
+
+
+def check_expiry(expires_at: datetime | None, now: datetime) -> datetime | None:
+    if expires_at is not None and expires_at <= now:
+        raise NewTokenInvalid(
+            f"the expiry {expires_at:%Y-%m-%d %H:%M} UTC is in the past",
+            "expires_at",
+        )
+    return expires_at
