@@ -1,6 +1,7 @@
 """`/v1`: the API that OpenAI's clients call."""
 
 import time
+from functools import partial
 from typing import Any
 
 import orjson
@@ -18,18 +19,29 @@ from access.users.request_user import CallerQuery
 from api_base.json_responses import json_response
 from config import live
 from core.errors import CoulisseError, Invalid
+from files.api import router as files
 from gateway import errors
+from gateway.anthropic import api as messages
 from gateway.auth import authentication, usage_limits
 from gateway.auth.browser_session import LoginRequired
 from gateway.mcp_oauth import connections
-from gateway.openai import chat, request_conversion, serializers
+from gateway.openai import (
+    chat,
+    completions,
+    embeddings,
+    moderations,
+    request_conversion,
+    serializers,
+)
+from gateway.openai.conversations import api as conversations
+from gateway.openai.responses import api as responses
 from gateway.request_validation import json_limits
 from gateway.schemas import ChatRequest
 from judges.api import router as feedback
 from memory.api import memories, user_data
 from telemetry.api import router as turns
 from turns.api import router as tasks
-from turns.preparation import routing
+from turns.preparation import options, routing
 
 STARTED_AT = int(time.time())
 """When this process started to serve its models, in seconds since 1970."""
@@ -39,12 +51,7 @@ class JsonBodyParser(Parser):
     """Parses JSON bodies with orjson; refuses other content types."""
 
     def parse_body(self, request: HttpRequest) -> Any:
-        if request.content_type != "application/json":
-            # Any web page can post a form or plain text to this server.
-            raise Invalid(
-                "Send the body as JSON, with the header Content-Type: application/json",
-                code="unsupported_content_type",
-            )
+        json_limits.check_content_type(request)
         try:
             return json_limits.parse_json(request.body)
         except orjson.JSONDecodeError as exc:
@@ -54,7 +61,6 @@ class JsonBodyParser(Parser):
 
 
 def _redirect_to_login(request: HttpRequest, exc: LoginRequired) -> HttpResponse:
-    """Redirect a browser to the login page."""
     return HttpResponseRedirect(exc.location)
 
 
@@ -85,23 +91,33 @@ api.exception_handler(Exception)(errors.on_internal_error)
 LIMITED_ROUTERS: dict[str, Router] = {"/memories": memories.router}
 """Endpoints that count as requests and need a budget that is not spent."""
 REQUEST_LIMITED_ROUTERS: dict[str, Router] = {
+    "/conversations": conversations.router,
     "/feedback": feedback,
+    "/files": files,
     "/mcp": connections.router,
+    "/moderations": moderations.router,
     "/turns": turns,
     # Users may export and erase their data even when the budget is spent.
     "/users/me": user_data.router,
 }
 """Endpoints that count as requests and cost nothing."""
 UNLIMITED_ROUTERS: dict[str, Router] = {
+    "/completions": completions.router,
+    # They count as requests, once the API that computes the vectors is known.
+    "/embeddings": embeddings.router,
+    # A message counts as a turn does; its endpoint for token counts counts itself.
+    "/messages": messages.router,
+    # A new response counts as a turn does, for which its tokens are reserved.
+    "/responses": responses.router,
     # A task counts when its turn runs. Clients poll its state until then.
     "/tasks": tasks,
 }
 
 for path, router in LIMITED_ROUTERS.items():
-    router.add_decorator(usage_limits.limit_requests_and_budget)
+    router.add_decorator(partial(usage_limits.limit_requests, needs_budget=True))
     api.add_router(path, router)
 for path, router in REQUEST_LIMITED_ROUTERS.items():
-    router.add_decorator(usage_limits.limit_requests)
+    router.add_decorator(partial(usage_limits.limit_requests, needs_budget=False))
     api.add_router(path, router)
 for path, router in UNLIMITED_ROUTERS.items():
     api.add_router(path, router)
@@ -113,17 +129,25 @@ for path, router in UNLIMITED_ROUTERS.items():
     "/chat/completions",
     tags=["Chat"],
     summary="Create a chat completion",
-    openapi_extra=request_user.USER_OPENAPI,
+    openapi_extra={
+        "parameters": [
+            *request_user.USER_OPENAPI["parameters"],
+            *options.OPTION_HEADERS_OPENAPI,
+        ]
+    },
 )
 async def create_completion(
     request: HttpRequest, body: Body[ChatRequest]
 ) -> HttpResponseBase:
     user_id = request_user.identify_user(request, request_user.EMPTY_QUERY, body)
-    turn = request_conversion.to_turn_request(body, caller_of(request), user_id)
+    metadata = options.request_metadata(request, body.metadata)
+    turn = request_conversion.to_turn_request(
+        body, caller_of(request), user_id, metadata
+    )
     if turn.stream:
-        options = body.stream_options
+        stream_options = body.stream_options
         return await chat.stream_turn(
-            turn, include_usage=options is not None and options.include_usage
+            turn, include_usage=bool(stream_options and stream_options.include_usage)
         )
     return await chat.complete_turn(turn)
 

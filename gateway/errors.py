@@ -27,6 +27,7 @@ from core.errors import (
     Upstream,
 )
 from core.text.sanitization import escape_and_truncate
+from files.errors import FileTooLarge, FileTypeRefused
 from gateway.html_pages import HtmlPage
 from gateway.openai import serializers
 from gateway.request_validation import validation_errors
@@ -69,6 +70,8 @@ ERROR_SHAPES: list[tuple[type[CoulisseError], ErrorShape]] = [
     (ConfigInvalid, ErrorShape(503, "service_unavailable")),
     (Conflict, ErrorShape(409, "invalid_request_error")),
     (BodyTooLarge, ErrorShape(413, "invalid_request_error")),
+    (FileTooLarge, ErrorShape(413, "invalid_request_error")),
+    (FileTypeRefused, ErrorShape(415, "invalid_request_error")),
     (Invalid, ErrorShape(400, "invalid_request_error")),
     # OpenAI's own type for an invalid key.
     (Unauthenticated, ErrorShape(401, "invalid_request_error")),
@@ -90,7 +93,6 @@ INTERNAL_ERROR_MESSAGE = "The server had an internal error. See its log for deta
 
 
 def error_shape(error: CoulisseError) -> ErrorShape:
-    """Return the public form of an error."""
     return next(shape for family, shape in ERROR_SHAPES if isinstance(error, family))
 
 
@@ -114,13 +116,26 @@ def error_object(
     return {"error": {"message": message, "type": type, "param": param, "code": code}}
 
 
+def object_response(
+    status: int,
+    message: str,
+    type: str,
+    *,
+    param: str | None = None,
+    code: str | None = None,
+) -> HttpResponse:
+    """Return an HTTP response with OpenAI's error object."""
+    return json_response(
+        error_object(message, type, param=param, code=code), status=status
+    )
+
+
 def internal_error() -> dict[str, Any]:
     """Return an internal error without any details."""
     return error_object(INTERNAL_ERROR_MESSAGE, "server_error", code="internal_error")
 
 
 def error_response(error: CoulisseError) -> HttpResponse:
-    """Return the HTTP response for an error."""
     response = json_response(error_body(error), status=error_shape(error).status)
     for name, value in getattr(error, "headers", {}).items():
         response[name] = value
@@ -191,7 +206,7 @@ def on_http_error(request: HttpRequest, exc: HttpError) -> HttpResponse:
     if isinstance(exc.__cause__, CoulisseError):
         return on_domain_error(request, exc.__cause__)
     family = "server_error" if exc.status_code >= 500 else "invalid_request_error"
-    return json_response(error_object(str(exc), family), status=exc.status_code)
+    return object_response(exc.status_code, str(exc), family)
 
 
 def on_internal_error(request: HttpRequest, exc: Exception) -> HttpResponse:
@@ -205,7 +220,7 @@ def on_internal_error(request: HttpRequest, exc: Exception) -> HttpResponse:
 def bad_url_response() -> HttpResponse:
     """Return the response for a URL that is not text."""
     message = "The URL is not valid UTF-8."
-    return json_response(error_object(message, "invalid_request_error"), status=400)
+    return object_response(400, message, "invalid_request_error")
 
 
 HTTP_MESSAGES = {
@@ -225,16 +240,14 @@ def as_openai_error(
         response.status_code, (INTERNAL_ERROR_MESSAGE, "internal_error")
     )
     is_server_error = response.status_code >= 500
-    replacement = json_response(
-        error_object(
-            message.format(
-                method=escape_and_truncate(request.method or ""),
-                path=escape_and_truncate(request.path),
-            ),
-            "server_error" if is_server_error else "invalid_request_error",
-            code=code,
+    replacement = object_response(
+        response.status_code,
+        message.format(
+            method=escape_and_truncate(request.method or ""),
+            path=escape_and_truncate(request.path),
         ),
-        status=response.status_code,
+        "server_error" if is_server_error else "invalid_request_error",
+        code=code,
     )
     if "Allow" in response:
         replacement["Allow"] = response["Allow"]

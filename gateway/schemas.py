@@ -10,10 +10,12 @@ from typing import Annotated, Any, Literal, NotRequired, TypeVar
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
 )
+from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from api_base.field_types import Metadata
@@ -25,7 +27,20 @@ Items = Annotated[list[Item], Field(fail_fast=True)]
 them."""
 
 
-class TextPart(TypedDict):
+class CacheControl(TypedDict):
+    """Anthropic's mark of what to cache: the prompt up to here."""
+
+    type: Literal["ephemeral"]
+    ttl: NotRequired[Literal["5m", "1h"]]
+
+
+class MarkedPart(TypedDict):
+    """A part of a message, which may be marked for caching."""
+
+    cache_control: NotRequired[CacheControl | None]
+
+
+class TextPart(MarkedPart):
     type: Literal["text"]
     text: str
 
@@ -34,10 +49,10 @@ class ImageUrl(TypedDict):
     url: Annotated[
         str, StringConstraints(min_length=1), AfterValidator(image_urls.check_image)
     ]
-    detail: NotRequired[Literal["auto", "low", "high"]]
+    detail: NotRequired[Literal["auto", "low", "high", "original"]]
 
 
-class ImagePart(TypedDict):
+class ImagePart(MarkedPart):
     type: Literal["image_url"]
     image_url: ImageUrl
 
@@ -52,14 +67,31 @@ class AudioPart(TypedDict):
     input_audio: InputAudio
 
 
+FileId = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+
+
+def _require_content(file: Any) -> Any:
+    if not file.get("file_id") and not file.get("file_data"):
+        raise PydanticCustomError("file", "needs 'file_id' or 'file_data'")
+    return file
+
+
 class FileData(TypedDict):
-    file_data: Annotated[str, AfterValidator(image_urls.check_file)]
+    file_data: NotRequired[Annotated[str, AfterValidator(image_urls.check_file)]]
+    file_id: NotRequired[FileId]
     filename: NotRequired[str]
 
 
-class FilePart(TypedDict):
+class FilePart(MarkedPart):
     type: Literal["file"]
-    file: FileData
+    file: Annotated[FileData, AfterValidator(_require_content)]
+
+
+class InputFilePart(TypedDict):
+    """A file as in OpenAI's other endpoints."""
+
+    type: Literal["input_file"]
+    file_id: FileId
 
 
 class RefusalPart(TypedDict):
@@ -68,7 +100,8 @@ class RefusalPart(TypedDict):
 
 
 UserPart = Annotated[
-    TextPart | ImagePart | AudioPart | FilePart, Field(discriminator="type")
+    TextPart | ImagePart | AudioPart | FilePart | InputFilePart,
+    Field(discriminator="type"),
 ]
 AssistantPart = Annotated[TextPart | RefusalPart, Field(discriminator="type")]
 
@@ -129,7 +162,8 @@ class StrictModel(BaseModel):
 
 class StreamOptions(StrictModel):
     include_usage: bool = False
-    include_obfuscation: Literal[False] | None = None
+    # Padding against the guessing of tokens by sizes is left out.
+    include_obfuscation: bool | None = None
 
 
 class JsonSchema(StrictModel):
@@ -166,9 +200,23 @@ class FunctionDefinition(TypedDict):
     strict: NotRequired[bool | None]
 
 
-class ChatTool(TypedDict):
+class FunctionTool(TypedDict):
     type: Literal["function"]
     function: FunctionDefinition
+    cache_control: NotRequired[CacheControl | None]
+
+
+def _refuse_custom_tool(tool: Any) -> Any:
+    if isinstance(tool, dict) and tool.get("type") == "custom":
+        raise PydanticCustomError(
+            "custom_tool",
+            "custom tools are not supported: most providers lack them; describe "
+            "a function with one argument of type string",
+        )
+    return tool
+
+
+ChatTool = Annotated[FunctionTool, BeforeValidator(_refuse_custom_tool)]
 
 
 class NamedFunction(TypedDict):
@@ -180,12 +228,33 @@ class NamedTool(TypedDict):
     function: NamedFunction
 
 
+class ToolSubset(TypedDict):
+    mode: Literal["auto", "required"]
+    tools: Annotated[Items[NamedTool], Field(min_length=1, max_length=128)]
+
+
+class AllowedTools(TypedDict):
+    type: Literal["allowed_tools"]
+    allowed_tools: ToolSubset
+
+
+ToolChoice = (
+    Literal["none", "auto", "required"]
+    | Annotated[NamedTool | AllowedTools, Field(discriminator="type")]
+)
+
+
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 TokenCount = Annotated[int, Field(ge=1)]
 
 
 class ChatRequest(StrictModel):
-    """Body of `POST /v1/chat/completions`."""
+    """Body of `POST /v1/chat/completions`.
+
+    The agent decides what happens to fields that are not listed.
+    """
+
+    model_config = ConfigDict(extra="allow")
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=255)]
     messages: Annotated[Items[ChatMessage], Field(min_length=1)]
@@ -198,19 +267,21 @@ class ChatRequest(StrictModel):
     response_format: ResponseFormat | None = None
 
     tools: Annotated[Items[ChatTool], Field(max_length=128)] | None = None
-    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
 
     frequency_penalty: Penalty | None = None
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
     max_completion_tokens: TokenCount | None = None
     max_tokens: TokenCount | None = None
+    moderation: dict[str, Any] | None = None
     prediction: dict[str, Any] | None = None
     presence_penalty: Penalty | None = None
     prompt_cache_key: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
     prompt_cache_retention: str | None = None
     reasoning_effort: (
-        Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None
+        Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None
     ) = None
     seed: int | None = None
     service_tier: str | None = None

@@ -17,12 +17,11 @@ from core.text.sanitization import escape_and_truncate
 from database import database_executor
 from gateway import errors
 from gateway.auth import authentication
-from tasks.queue import worker_notifier
 from triggers import config as triggers_config
 from triggers.config import WebhookTrigger
-from triggers.runs import run_log, trigger_runs
+from triggers.runs import run_log
 from triggers.runs.trigger_runs import TriggerRun
-from triggers.webhooks import deliveries
+from triggers.webhooks import deliveries, webhook_runs
 from triggers.webhooks.deliveries import WebhookRequest
 
 
@@ -43,7 +42,7 @@ async def serve_webhook(request: HttpRequest, path: str) -> HttpResponse:
         return json_response(await _run_webhook(config, trigger, request))
     except CoulisseError as exc:
         if trigger is not None:
-            run_log.log_refusal(trigger, exc)
+            _log_refusal(trigger, exc)
         return errors.on_domain_error(request, exc)
 
 
@@ -59,7 +58,11 @@ def find_webhook(request: HttpRequest) -> WebhookTrigger:
 def log_refusal(request: HttpRequest, error: CoulisseError) -> None:
     """Log a webhook call whose body is not read."""
     with suppress(CoulisseError):
-        run_log.log_refusal(find_webhook(request), error)
+        _log_refusal(find_webhook(request), error)
+
+
+def _log_refusal(trigger: WebhookTrigger, error: CoulisseError) -> None:
+    run_log.log_event("webhook trigger refused", trigger.name, reason=str(error))
 
 
 async def _run_webhook(
@@ -73,10 +76,7 @@ async def _run_webhook(
     if delivery.challenge_reply is not None:
         return dict(delivery.challenge_reply)
     event = deliveries.build_event(config, trigger, delivery)
-    run = await database_executor.run_to_end(trigger_runs.run_trigger, event)
-    run_log.log_runs([run])
-    if run.outcome == "started":
-        worker_notifier.notify()
+    run = await database_executor.run_to_end(webhook_runs.run_webhook, event)
     return _serialize_run(run)
 
 

@@ -3,7 +3,9 @@
 If `/v1` requires credentials, the bodies of requests without one are not read.
 """
 
-from typing import NamedTuple
+from io import BytesIO
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, NamedTuple, cast
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -12,6 +14,8 @@ from access.authentication.config import AUTH
 from config import live
 from config.config import SERVER
 from core.errors import CoulisseError, Invalid
+from files.config import MEBIBYTE, STORAGE
+from files.storage import backends
 from gateway import errors, webhooks
 from gateway.auth import authentication
 from gateway.errors import BodyTooLarge
@@ -20,6 +24,10 @@ from gateway.mcp_server import views
 SMALL_BODY_BYTES = 64 * 1024
 """The limit of all other paths."""
 MCP_PATH = "/mcp"
+UPLOAD_PATH = "/v1/files"
+FORM_BYTES = 64 * 1024
+"""The size of an upload's form without its file, at most."""
+UNLIMITED_BYTES = 1 << 62
 
 
 class BodyLimit(NamedTuple):
@@ -43,7 +51,7 @@ async def admit(request: HttpRequest) -> BodyLimit:
     if path.startswith("/v1/") or path == MCP_PATH:
         if live.current().get(AUTH).proxy is not None:
             await authentication.authenticate(request)
-        return server_limit()
+        return _upload_limit() if path == UPLOAD_PATH else server_limit()
     if path.startswith("/hooks/"):
         trigger = webhooks.find_webhook(request)
         return BodyLimit(
@@ -51,6 +59,22 @@ async def admit(request: HttpRequest) -> BodyLimit:
             "raise this webhook's max_body_bytes",
         )
     return BodyLimit(SMALL_BODY_BYTES)
+
+
+def body_buffer(scope: dict[str, Any]) -> IO[bytes]:
+    """Return where the body of a request is written: an upload goes to the disk."""
+    if scope["path"] != UPLOAD_PATH:
+        return BytesIO()
+    folder = str(backends.upload_folder())
+    return cast(IO[bytes], SpooledTemporaryFile(MEBIBYTE, dir=folder))
+
+
+def _upload_limit() -> BodyLimit:
+    largest = live.current().get(STORAGE).largest_file
+    return BodyLimit(
+        UNLIMITED_BYTES if largest is None else largest + FORM_BYTES,
+        "raise storage.max_file_bytes",
+    )
 
 
 def server_limit() -> BodyLimit:

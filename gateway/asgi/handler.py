@@ -12,8 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from io import BytesIO
-from typing import Any
+from typing import IO, Any
 
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest
@@ -22,18 +21,20 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from config import live
-from config.config import SERVER, ServerConfig
+from config.config import SERVER, ServerConfig, allowed_hosts
 from config.errors import ConfigInvalid
+from core.network import cors, hosts
 from core.runtime import request_ids
 from core.text.sanitization import escape_and_truncate
 from gateway import errors
+from gateway.anthropic import error_shape
 from gateway.asgi import admission
 from gateway.asgi.admission import NO_BODY, BodyLimit
 from gateway.asgi.slow_clients import SlowClientGuard
 from gateway.auth import authentication
 from gateway.errors import HOSTS_REMEDY, BodyTooLarge, HostRefused, ServerStopping
 from gateway.openai import sse
-from gateway.request_validation import hosts, text_encoding
+from gateway.request_validation import text_encoding
 
 Scope = dict[str, Any]
 Headers = dict[bytes, bytes]
@@ -51,6 +52,8 @@ COMMON_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
 )
 """Headers of every response that does not set them itself."""
+
+PREFLIGHT_HEADER = b"access-control-request-method"
 
 DISCARD_SECONDS = 10.0
 """How long the server discards a refused body that a client continues to send."""
@@ -90,8 +93,20 @@ class GatewayHandler(ASGIHandler):
         headers = dict(scope["headers"])
         request_id = request_ids.assign_request_id(headers.get(REQUEST_ID_HEADER))
         is_chat = scope["path"].startswith(self.chat_prefix)
-        sender = ResponseSender(send, request_id, is_chat=is_chat)
-        body = BytesIO()
+        origin = headers.get(b"origin")
+        cors_headers = [] if origin is None else find_cors_headers(scope, origin)
+        sender = ResponseSender(send, request_id, cors_headers, is_chat=is_chat)
+        with admission.body_buffer(scope) as body:
+            await self._serve(scope, headers, body, receive, sender)
+
+    async def _serve(
+        self,
+        scope: Scope,
+        headers: Headers,
+        body: IO[bytes],
+        receive: Receive,
+        sender: "ResponseSender",
+    ) -> None:
         request, _ = self.create_request(scope, body)
         if request is None:
             await self._refuse(
@@ -100,15 +115,17 @@ class GatewayHandler(ASGIHandler):
             return
         try:
             check_host(headers)
+            if sender.cors_headers and is_preflight(scope, headers):
+                await self.send_response(preflight_response(headers), sender.send)
+                return
             text_encoding.check_encoding(scope, headers)
             limit = await self.admit(request) if has_body(headers) else NO_BODY
-            body.write(await _read_body(headers, receive, limit))
-            body.seek(0)
+            await _read_body(headers, receive, limit, body)
         except RequestAborted:
             return
         except Exception as exc:
             # Django, which handles errors, has not received the request yet.
-            refusal = admission.refuse(request, exc)
+            refusal = error_shape.reshape(request.path, admission.refuse(request, exc))
             await self._refuse(refusal, UnreadBody(headers, receive, sender.send))
             return
         try:
@@ -116,10 +133,12 @@ class GatewayHandler(ASGIHandler):
         except asyncio.CancelledError:
             # The server is stopping.
             if not sender.has_started:
-                response = errors.error_response(ServerStopping())
+                response = error_shape.reshape(
+                    request.path, errors.error_response(ServerStopping())
+                )
                 await self.send_response(response, sender.send)
             elif sender.is_open_chat:
-                last_frames = sse.error_frame(ServerStopping()) + sse.DONE
+                last_frames = _stopping_frames(request.path)
                 await sender.send({"type": BODY_MESSAGE, "body": last_frames})
 
     async def admit(self, request: ASGIRequest) -> BodyLimit:
@@ -167,7 +186,6 @@ class GatewayHandler(ASGIHandler):
     def handle_uncaught_exception(
         self, request: HttpRequest, resolver: Any, exc_info: Any
     ) -> HttpResponse:
-        """Return the response for an internal error."""
         return errors.on_internal_error(request, exc_info[1])
 
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
@@ -175,14 +193,19 @@ class GatewayHandler(ASGIHandler):
         response = errors.as_openai_error(
             request, await self.get_response_async(request)
         )
-        return await authentication.finish_response(request, response)
+        response = await authentication.finish_response(request, response)
+        return error_shape.reshape(request.path, response)
 
 
 class ResponseSender:
     """Sends a response, with the headers that every response has."""
 
-    def __init__(self, send: Send, request_id: str, *, is_chat: bool) -> None:
+    def __init__(
+        self, send: Send, request_id: str, cors_headers: cors.Headers, *, is_chat: bool
+    ) -> None:
         self._send = send
+        self.cors_headers = cors_headers
+        """For the page that sent the request; empty for other clients."""
         self._request_id = request_id.encode()
         self._is_chat = is_chat
         self._content_type = b""
@@ -209,12 +232,21 @@ class ResponseSender:
         self._content_type = values.get(b"content-type", b"")
         headers += [header for header in COMMON_HEADERS if header[0] not in values]
         headers.append((REQUEST_ID_HEADER, self._request_id))
+        if self.cors_headers:
+            headers += [*self.cors_headers, *cors.exposed_headers(headers)]
+
+
+def _stopping_frames(path: str) -> bytes:
+    """Return the frames that end an open stream when the server stops."""
+    if error_shape.applies_to(path):
+        return error_shape.error_frame(ServerStopping())
+    return sse.error_frame(ServerStopping()) + sse.DONE
 
 
 def check_host(headers: Headers) -> None:
     """Raise `HostRefused` unless the Host header names this server."""
     host = headers.get(b"host", b"")
-    if not hosts.is_allowed(host, _server_config().allowed_hosts):
+    if not hosts.is_allowed(host, _allowed_hosts()):
         raise HostRefused(
             "This server does not accept the host name "
             f"'{escape_and_truncate(host.decode('latin1'))}'",
@@ -222,30 +254,53 @@ def check_host(headers: Headers) -> None:
         )
 
 
+def find_cors_headers(scope: Scope, origin: bytes) -> cors.Headers:
+    """Return the headers for a page that may call this address, if it may."""
+    path = scope["path"]
+    if not path.startswith("/v1/") and path != admission.MCP_PATH:
+        return []
+    return cors.origin_headers(origin, _server_config().allowed_origins)
+
+
+def is_preflight(scope: Scope, headers: Headers) -> bool:
+    """Return whether a browser asks if a page may send a request."""
+    return scope["method"] == "OPTIONS" and PREFLIGHT_HEADER in headers
+
+
+def preflight_response(headers: Headers) -> HttpResponse:
+    """Return the permission for a page's request."""
+    response = HttpResponse(status=204)
+    requested = headers.get(b"access-control-request-headers", b"")
+    for name, value in cors.preflight_headers(requested):
+        response[name.decode()] = value.decode()
+    return response
+
+
 def has_body(headers: Headers) -> bool:
-    """Return whether a body follows the headers."""
     length = headers.get(b"content-length", b"0")
     return length != b"0" or b"transfer-encoding" in headers
 
 
-async def _read_body(headers: Headers, receive: Receive, limit: BodyLimit) -> bytes:
-    """Return the whole body; raises `BodyTooLarge` as early as possible."""
+async def _read_body(
+    headers: Headers, receive: Receive, limit: BodyLimit, body: IO[bytes]
+) -> None:
+    """Write the whole body to `body`; raises `BodyTooLarge` as early as possible."""
     declared = headers.get(b"content-length", b"0")
     if declared.isdigit() and int(declared) > limit.max_bytes:
         raise _too_large(limit)
-    chunks: list[bytes] = []
     size = 0
     has_more = True
     while has_more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise RequestAborted
-        chunks.append(message.get("body", b""))
-        size += len(chunks[-1])
+        chunk = message.get("body", b"")
+        size += len(chunk)
         if size > limit.max_bytes:
             raise _too_large(limit)
+        body.write(chunk)
         has_more = message.get("more_body", False)
-    return b"".join(chunks)
+    body.seek(0)
 
 
 def _too_large(limit: BodyLimit) -> BodyTooLarge:
@@ -290,6 +345,13 @@ class UnreadBody:
                 while (await self._receive()).get("more_body"):
                     pass
         await self._send({"type": BODY_MESSAGE, "body": b""})
+
+
+def _allowed_hosts() -> tuple[str, ...]:
+    try:
+        return allowed_hosts(live.current())
+    except ConfigInvalid:
+        return ()
 
 
 def _server_config() -> ServerConfig:

@@ -4,8 +4,6 @@ Without `auth.proxy` no credential is checked: SDKs always send some key.
 """
 
 import re
-from datetime import UTC, datetime
-from urllib.parse import urlsplit
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -15,26 +13,29 @@ from access.authentication.basic_auth import PasswordChecker
 from access.authentication.config import AUTH, ProxyAuth
 from access.authentication.oidc_tokens import TokenVerifier
 from access.errors import CredentialRefused, CredentialRequired, OriginRefused
-from access.tokens import api_tokens
+from access.tokens import api_tokens, token_secrets
+from access.tokens.token_cache import TOKEN_CACHE
 from access.users.caller import ANONYMOUS, CALLER_ATTRIBUTE, Caller, Scheme, from_token
 from config import live
-from config.config import SERVER
+from config.config import SERVER, allowed_hosts
 from core.errors import CoulisseError
+from core.network import hosts
 from core.text.sanitization import escape_and_truncate
 from database import database_executor
 from gateway import errors
 from gateway.auth import browser_session
 from gateway.errors import HOSTS_REMEDY
-from gateway.request_validation import hosts
 
 CHAT_PATH = "/v1/chat/completions"
 """Requests for which a cached token needs no check here: the turn's own database
 transaction checks that the token is still valid."""
 
+KEY_HEADER = "x-api-key"
+"""The header with the credential in Anthropic's API."""
 MAX_HEADER_LENGTH = 20_000
 """Characters of an `Authorization` header; a longer one is not parsed."""
 
-TOKEN_PATTERN = re.compile(rf"{api_tokens.PREFIX}[A-Za-z0-9_-]{{43}}", re.ASCII)
+TOKEN_PATTERN = re.compile(rf"{token_secrets.PREFIX}[A-Za-z0-9_-]{{43}}", re.ASCII)
 
 
 async def authenticate(request: HttpRequest) -> Caller:
@@ -74,9 +75,9 @@ async def finish_response(
     if response.status_code < 400 or not caller.is_cached or caller.token is None:
         return response
     try:
-        await _find_token(api_tokens.digest(bearer_token(request)))
+        await _find_token(token_secrets.digest(bearer_token(request)))
     except CoulisseError as exc:
-        api_tokens.TOKEN_CACHE.discard(caller.token.id)
+        TOKEN_CACHE.discard(caller.token.id)
         return errors.on_domain_error(request, exc)
     return response
 
@@ -107,7 +108,7 @@ class CredentialChecker:
     async def _admit_oidc_user(
         self, request: HttpRequest, verifier: TokenVerifier
     ) -> Caller:
-        if "Authorization" in request.headers:
+        if "Authorization" in request.headers or KEY_HEADER in request.headers:
             return self._caller(
                 await verifier.verify_bearer_token(bearer_token(request)), "oidc"
             )
@@ -138,9 +139,9 @@ async def _admit_token(request: HttpRequest) -> Caller:
     secret = bearer_token(request)
     if not TOKEN_PATTERN.fullmatch(secret):
         raise CredentialRefused
-    digest = api_tokens.digest(secret)
+    digest = token_secrets.digest(secret)
     if request.path == CHAT_PATH:
-        token = api_tokens.TOKEN_CACHE.get(digest)
+        token = TOKEN_CACHE.get(digest)
         if token is not None:
             return from_token(token, is_cached=True)
     return await _find_token(digest)
@@ -148,23 +149,23 @@ async def _admit_token(request: HttpRequest) -> Caller:
 
 async def _find_token(digest: str) -> Caller:
     """Return the caller of a token; raises `CredentialRefused` and `DatabaseDown`."""
-    token = await database_executor.run(
-        api_tokens.find_by_digest, digest, datetime.now(UTC)
-    )
+    token = await database_executor.run(api_tokens.verify, digest)
     if token is None:
         raise CredentialRefused
-    api_tokens.TOKEN_CACHE.put(digest, token)
     return from_token(token)
 
 
 def bearer_token(request: HttpRequest) -> str:
-    """Return the bearer token of a request.
+    """Return the bearer token of a request, or else the key in `x-api-key`.
 
     Raises `CredentialRequired` without a header, `CredentialRefused` for another
     scheme.
     """
     header = request.headers.get("Authorization", "")
     if not header.strip():
+        key = request.headers.get(KEY_HEADER, "").strip()
+        header = f"Bearer {key}" if key else ""
+    if not header:
         raise CredentialRequired
     if len(header) > MAX_HEADER_LENGTH:
         raise CredentialRefused
@@ -191,25 +192,12 @@ def check_origin(request: HttpRequest) -> None:
             return
         if request.method in ("GET", "HEAD"):
             return  # The page cannot read the response.
-    elif is_own_origin(origin, request):
+    elif origin in live.current().get(SERVER).allowed_origins or hosts.is_own_origin(
+        origin, request.headers.get("Host"), allowed_hosts(live.current())
+    ):
         return
     raise OriginRefused(
         f"Pages from '{escape_and_truncate(origin or 'another site')}' may not use "
         "this server with your login",
         detail=HOSTS_REMEDY,
     )
-
-
-def is_own_origin(origin: str, request: HttpRequest) -> bool:
-    """Return whether an `Origin` is this server's, by the host that its client uses."""
-    try:
-        parts = urlsplit(origin)
-    except ValueError:
-        return False
-    if not parts.netloc:
-        return False
-    if parts.netloc == request.headers.get("Host"):
-        return True
-    allowed = live.current().get(SERVER).allowed_hosts
-    name = parts.netloc.encode("latin-1", "replace")
-    return "*" not in allowed and hosts.is_listed(name, allowed)

@@ -82,7 +82,6 @@ def renew_session(request: HttpRequest, response: HttpResponseBase) -> None:
 def set_cookie(
     response: HttpResponseBase, session: ApiSession, oidc: OidcConfig
 ) -> None:
-    """Set the session cookie of a response."""
     session.save()
     response.set_cookie(
         COOKIE_NAME,

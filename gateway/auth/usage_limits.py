@@ -19,17 +19,10 @@ from turns.budget.request_usage import UsageRequest
 Endpoint = Callable[..., Awaitable[HttpResponseBase]]
 
 
-def limit_requests_and_budget(endpoint: Endpoint) -> Endpoint:
-    """Count each call as a request, and refuse tokens whose budget is spent."""
-    return _wrap_endpoint(endpoint, needs_budget=True)
+def limit_requests(endpoint: Endpoint, *, needs_budget: bool) -> Endpoint:
+    """Count each call as a request; with `needs_budget`, refuse tokens whose budget is
+    spent."""
 
-
-def limit_requests(endpoint: Endpoint) -> Endpoint:
-    """Count each call as a request, also of tokens whose budget is spent."""
-    return _wrap_endpoint(endpoint, needs_budget=False)
-
-
-def _wrap_endpoint(endpoint: Endpoint, *, needs_budget: bool) -> Endpoint:
     @wraps(endpoint)
     async def limited_endpoint(
         request: HttpRequest, **arguments: Any
@@ -60,5 +53,5 @@ def _usage_request(
         caller_of(request),
         identify_user(request, query, body),
         query.embedding_tokens + (0 if body is None else body.embedding_tokens),
-        needs_budget,
+        needs_budget=needs_budget,
     )

@@ -29,8 +29,6 @@ CONTACT_OPERATOR = "Contact the operator of this server; its log has details."
 
 @dataclass(frozen=True, slots=True)
 class ErrorPage:
-    """The texts of one error page."""
-
     status: int
     title: str
     remedy: str
@@ -38,74 +36,54 @@ class ErrorPage:
     """The provider's own message."""
 
 
-ERROR_PAGES: list[tuple[type[CoulisseError], ErrorPage]] = [
+ERROR_PAGES: dict[type[CoulisseError], ErrorPage] = {
     # More specific classes come first.
-    (ServerUnknown, ErrorPage(404, "Unknown MCP server", REQUEST_NEW_LINK)),
-    (
-        SignInUnsupported,
-        ErrorPage(
-            404,
-            "No sign-in needed",
-            "Go back to the chat. You can use this server without a sign-in.",
-        ),
+    ServerUnknown: ErrorPage(404, "Unknown MCP server", REQUEST_NEW_LINK),
+    SignInUnsupported: ErrorPage(
+        404,
+        "No sign-in needed",
+        "Go back to the chat. You can use this server without a sign-in.",
     ),
-    (LinkExpired, ErrorPage(410, "This link has expired", REQUEST_NEW_LINK)),
-    (
-        LinkUsed,
-        ErrorPage(
-            410,
-            "This link was already used",
-            "Go back to the chat. If you are not connected yet, ask for a new link.",
-        ),
+    LinkExpired: ErrorPage(410, "This link has expired", REQUEST_NEW_LINK),
+    LinkUsed: ErrorPage(
+        410,
+        "This link was already used",
+        "Go back to the chat. If you are not connected yet, ask for a new link.",
     ),
-    (LinkInvalid, ErrorPage(400, "This link is not valid", REQUEST_NEW_LINK)),
-    (
-        UserMismatch,
-        ErrorPage(
-            403,
-            "This link is for another user",
-            "Each link is for one user. Ask for your own link in the chat.",
-        ),
+    LinkInvalid: ErrorPage(400, "This link is not valid", REQUEST_NEW_LINK),
+    UserMismatch: ErrorPage(
+        403,
+        "This link is for another user",
+        "Each link is for one user. Ask for your own link in the chat.",
     ),
-    (
-        BrowserMismatch,
-        ErrorPage(
-            403,
-            "This sign-in started in another browser",
-            "Open the link and sign in with the same browser, and allow cookies. If "
-            "you did not open a link yourself, close this window.",
-        ),
+    BrowserMismatch: ErrorPage(
+        403,
+        "This sign-in started in another browser",
+        "Open the link and sign in with the same browser, and allow cookies. If you "
+        "did not open a link yourself, close this window.",
     ),
-    (
-        AuthServerRefused,
-        ErrorPage(502, "The provider refused the sign-in", REQUEST_NEW_LINK),
+    AuthServerRefused: ErrorPage(
+        502, "The provider refused the sign-in", REQUEST_NEW_LINK
     ),
-    (
-        AuthServerTimedOut,
-        ErrorPage(504, "The provider did not respond in time", RETRY_LATER),
+    AuthServerTimedOut: ErrorPage(
+        504, "The provider did not respond in time", RETRY_LATER
     ),
-    (
-        AuthServerUnreachable,
-        ErrorPage(502, "The provider cannot be reached", RETRY_LATER),
+    AuthServerUnreachable: ErrorPage(
+        502, "The provider cannot be reached", RETRY_LATER
     ),
-    (
-        SignInFailed,
-        ErrorPage(
-            502,
-            "The provider sent an invalid response",
-            f"{REQUEST_NEW_LINK} {CONTACT_OPERATOR}",
-        ),
+    SignInFailed: ErrorPage(
+        502,
+        "The provider sent an invalid response",
+        f"{REQUEST_NEW_LINK} {CONTACT_OPERATOR}",
     ),
-    (
-        SecretsInvalid,
-        ErrorPage(503, "This server cannot store secrets", CONTACT_OPERATOR),
+    SecretsInvalid: ErrorPage(
+        503, "This server cannot store secrets", CONTACT_OPERATOR
     ),
-    (
-        Unavailable,
-        ErrorPage(503, "This server is not ready", f"{RETRY_LATER} {CONTACT_OPERATOR}"),
+    Unavailable: ErrorPage(
+        503, "This server is not ready", f"{RETRY_LATER} {CONTACT_OPERATOR}"
     ),
-    (Invalid, ErrorPage(400, "The request is not valid", REQUEST_NEW_LINK)),
-]
+    Invalid: ErrorPage(400, "The request is not valid", REQUEST_NEW_LINK),
+}
 
 CONSENT_DECLINED = ErrorPage(
     403,
@@ -118,7 +96,9 @@ def error_page_of(exc: CoulisseError, *, is_link_used: bool) -> ErrorPage:
     """Return the page of an error; it never offers a used link again."""
     if isinstance(exc, AuthServerRefused) and exc.error == "access_denied":
         return CONSENT_DECLINED
-    page = next((page for family, page in ERROR_PAGES if isinstance(exc, family)), None)
+    page = next(
+        (page for family, page in ERROR_PAGES.items() if isinstance(exc, family)), None
+    )
     if page is None:
         status = errors.error_shape(exc).status
         return ErrorPage(

@@ -20,12 +20,12 @@ from access.authentication.login_throttle import CONSUMER_THROTTLE
 from access.authentication.secret_digests import SecretDigest
 from access.users import identity, request_user
 from access.users.caller import ANONYMOUS
+from access.users.request_user import GivenName
 from api_base.json_responses import json_response
 from config import live
 from config.sections import Config
 from core.errors import CoulisseError
 from core.ids import UserId
-from database import database_executor
 from gateway import errors
 from gateway.auth import authentication
 from gateway.html_pages import HtmlPage, set_no_store
@@ -40,7 +40,7 @@ from mcp_bridge.oauth.state_tokens import LIFETIME
 
 logger = logging.getLogger(__name__)
 
-SIGN_IN_FLOW = AuthorizationFlow(database_executor.run, database_executor.run_to_end)
+SIGN_IN_FLOW = AuthorizationFlow()
 
 LINK_QUERY = ("user_id", request_user.USER_PARAMETER)
 """Both parameters name the user of a new link."""
@@ -122,7 +122,7 @@ async def create_link(request: HttpRequest, server: str) -> HttpResponse:
             return refusal
         request_user.refuse_unknown(request, LINK_QUERY)
         user_id = request_user.single_user(
-            _users_in_request(config, request, *LINK_QUERY)
+            config, ANONYMOUS, _names_in_request(config, request, *LINK_QUERY)
         )
         if user_id is None:
             return _unprocessable(
@@ -144,24 +144,20 @@ def _check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
     """Return the refusal of a request without the secret, or None."""
     secret = config.get(AUTH).mcp_consumer_secret
     if secret is None:
-        return json_response(
-            errors.error_object(
-                "Links cannot be created: this server has no consumer secret",
-                "service_unavailable",
-                code="mcp_consumer_secret_unset",
-            ),
-            status=503,
+        return errors.object_response(
+            503,
+            "Links cannot be created: this server has no consumer secret",
+            "service_unavailable",
+            code="mcp_consumer_secret_unset",
         )
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer" and _matches_secret(secret, token.strip(), request):
         return None
-    response = json_response(
-        errors.error_object(
-            "The consumer secret is missing or wrong: send it as a bearer token",
-            "invalid_request_error",
-            code="invalid_api_key",
-        ),
-        status=401,
+    response = errors.object_response(
+        401,
+        "The consumer secret is missing or wrong: send it as a bearer token",
+        "invalid_request_error",
+        code="invalid_api_key",
     )
     response.headers["WWW-Authenticate"] = "Bearer"
     return response
@@ -183,10 +179,9 @@ def _matches_secret(secret: SecretDigest, token: str, request: HttpRequest) -> b
 
 def _unprocessable(message: str, *, param: str, code: str | None) -> HttpResponse:
     """Return the response to a valid request that cannot be fulfilled."""
-    content = errors.error_object(
-        message, "invalid_request_error", param=param, code=code
+    return errors.object_response(
+        422, message, "invalid_request_error", param=param, code=code
     )
-    return json_response(content, status=422)
 
 
 async def _find_named_users(config: Config, request: HttpRequest) -> set[UserId]:
@@ -196,19 +191,24 @@ async def _find_named_users(config: Config, request: HttpRequest) -> set[UserId]
     name its users, and a login on this server names one: without this check, another
     user's link would connect this user's account for that other user.
     """
-    users = _users_in_request(config, request, request_user.USER_PARAMETER)
-    principal = (await authentication.authenticate_if_given(request)).principal
-    return users if principal is None else {*users, identity.derive_user_id(principal)}
+    names = _names_in_request(config, request, request_user.USER_PARAMETER)
+    users = {identity.resolve_user(config, ANONYMOUS, given.name) for given in names}
+    caller = await authentication.authenticate_if_given(request)
+    if caller.principal is None:
+        return users
+    principal = identity.derive_user_id(caller.principal)
+    return {principal} if caller.ignores_client_user else {*users, principal}
 
 
-def _users_in_request(
+def _names_in_request(
     config: Config, request: HttpRequest, *parameters: str
-) -> set[UserId]:
-    """Return the users in the header and in these query parameters."""
-    names = request_user.header_names(request)
+) -> list[GivenName]:
+    """Return the names of users in the headers and in these query parameters."""
+    names = request_user.header_names(request, config)
     for parameter in parameters:
-        names += request.GET.getlist(parameter)
-    return {identity.resolve_user(config, ANONYMOUS, name) for name in names}
+        values = request.GET.getlist(parameter)
+        names += [GivenName(value, f"query.{parameter}") for value in values]
+    return names
 
 
 def set_browser_cookie(

@@ -22,7 +22,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCRequest
 
 from core.text.sanitization import escape_and_truncate
-from gateway.openai.chat import EventStream
+from gateway.openai.turn_response import EventStream
 
 HEARTBEAT_SECONDS = 15.0
 """How long a stream stays silent before a keepalive."""
@@ -66,13 +66,19 @@ def _shorten(data: Any) -> Any:
 
 
 def http_response(response: JsonRpcResponse) -> HttpResponse:
-    """Return a complete HTTP response."""
     content = orjson.dumps(response.body)
     headers = {
         "Content-Type": "application/json",
         "Content-Length": str(len(content)),
     }
     return HttpResponse(content, headers=headers, status=response.status)
+
+
+def error_response(
+    id: str | int | None, code: int, message: str, *, data: Any = None, status: int
+) -> HttpResponse:
+    """Return a JSON-RPC error as a complete HTTP response."""
+    return http_response(jsonrpc_error(id, code, message, data=data, status=status))
 
 
 class McpExchange:

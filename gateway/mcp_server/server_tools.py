@@ -16,6 +16,8 @@ from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from access.users.caller import Caller
+from agents.function_tools import FunctionTool, ToolArguments, parse_arguments
+from agents.tool_execution import result_text
 from config.sections import Config
 from core import token_estimates
 from core.events import HandoffStarted, Usage
@@ -32,7 +34,6 @@ from memory import memory_settings
 from turns import flow
 from turns.preparation import options, routing
 from turns.tools import memory_tools
-from turns.tools.memory_tools import MemoryTool, ToolArguments
 from turns.turn import TurnRequest
 
 MEMORY_TOOL_NAMES = ("search_memory", "save_memory")
@@ -158,8 +159,9 @@ class AgentTool:
         self, user_id: UserId, arguments: Mapping[str, Any], exchange: McpExchange
     ) -> CallToolResult:
         """Run a turn and return the reply."""
-        parsed = memory_tools.parse_arguments(AskArguments, arguments)
-        metadata = {} if parsed.thread_id is None else {"thread_id": parsed.thread_id}
+        parsed = parse_arguments(AskArguments, arguments)
+        named = {} if parsed.thread_id is None else {"thread_id": parsed.thread_id}
+        metadata = options.request_metadata(exchange.http, named)
         request = TurnRequest(
             turn_id=new_turn_id(),
             agent=self.agent,
@@ -178,27 +180,25 @@ class AgentTool:
                 reply.add(event)
                 if isinstance(event, HandoffStarted):
                     await exchange.report_step(f"{self.agent} calls {event.agent}")
-        return _ask_result(request, parsed.thread_id, reply)
+        return _ask_result(request, metadata.get("thread_id"), reply)
 
 
 def _ask_result(
     request: TurnRequest, thread_id: str | None, reply: Reply
 ) -> CallToolResult:
     text = reply.text or reply.refusal
-    structured = {
-        "reply": text,
-        "agent": request.agent,
-        "turn_id": str(request.turn_id),
-        "thread_id": thread_id,
-        "finish_reason": reply.finish_reason or "",
-        "usage": _usage(reply),
-    }
-    return CallToolResult(content=[_text_content(text)], structured_content=structured)
-
-
-def _usage(reply: Reply) -> dict[str, int]:
     usage = serializers.serialize_usage(reply.usage or Usage())
-    return {name: usage[name] for name in AskUsage.model_fields}
+    result = AskResult(
+        reply=text,
+        agent=request.agent,
+        turn_id=str(request.turn_id),
+        thread_id=thread_id,
+        finish_reason=reply.finish_reason or "",
+        usage=AskUsage(**usage),
+    )
+    return CallToolResult(
+        content=[_text_content(text)], structured_content=result.model_dump()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +236,12 @@ class UserMemoryTool:
         result = await self._tool(user_id).call(
             arguments, TracedToolCall(self.name, "memory", "")
         )
+        text = result_text(result)
         return CallToolResult(
-            content=[_text_content(result)], structured_content=orjson.loads(result)
+            content=[_text_content(text)], structured_content=orjson.loads(text)
         )
 
-    def _tool(self, user_id: UserId) -> MemoryTool:
+    def _tool(self, user_id: UserId) -> FunctionTool:
         tools = memory_tools.make_tools(user_id, "", self.user_memory, by=ACTOR)
         return next(tool for tool in tools if tool.name == self.name)
 

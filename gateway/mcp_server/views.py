@@ -52,9 +52,11 @@ from access.users import request_user
 from access.users.caller import caller_of
 from access.users.request_user import CallerQuery
 from config import live
-from config.config import SERVER
+from config.config import SERVER, allowed_hosts
+from config.sections import Config
 from config.validation.suggestions import did_you_mean
 from core.errors import CoulisseError, Invalid
+from core.network import cors, hosts
 from core.text.sanitization import escape_and_truncate
 from gateway import errors
 from gateway.api import api
@@ -65,10 +67,10 @@ from gateway.mcp_server import server_tools
 from gateway.mcp_server.exchange import (
     JsonRpcResponse,
     McpExchange,
-    http_response,
+    error_response,
     jsonrpc_error,
 )
-from gateway.request_validation import hosts, json_limits
+from gateway.request_validation import json_limits
 from turns.budget import request_limits
 from turns.budget.request_usage import UsageRequest
 
@@ -99,8 +101,8 @@ async def serve_mcp(request: HttpRequest) -> HttpResponseBase:
             return HttpResponseNotFound()
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        check_origin(request, config.get(SERVER).allowed_hosts)
-        _check_content_type(request)
+        check_origin(request, config)
+        json_limits.check_content_type(request)
     except CoulisseError as exc:
         return errors.on_domain_error(request, exc)
     try:
@@ -111,9 +113,7 @@ async def serve_mcp(request: HttpRequest) -> HttpResponseBase:
     try:
         decoded = json_limits.parse_json(request.body)
     except orjson.JSONDecodeError as exc:
-        return http_response(
-            jsonrpc_error(None, PARSE_ERROR, f"Parse error: {exc}", status=400)
-        )
+        return error_response(None, PARSE_ERROR, f"Parse error: {exc}", status=400)
     except Invalid as exc:
         return credential_error_response(exc)
     if isinstance(decoded, dict) and "id" in decoded and "method" in decoded:
@@ -124,14 +124,12 @@ async def serve_mcp(request: HttpRequest) -> HttpResponseBase:
 def credential_error_response(exc: CoulisseError) -> HttpResponse:
     """Return the response to a refused credential, with a message for MCP clients."""
     openai_response = errors.error_response(exc)
-    response = http_response(
-        jsonrpc_error(
-            None,
-            INVALID_REQUEST,
-            exc.message,
-            data={"code": exc.code},
-            status=openai_response.status_code,
-        )
+    response = error_response(
+        None,
+        INVALID_REQUEST,
+        exc.message,
+        data={"code": exc.code},
+        status=openai_response.status_code,
     )
     for name in ("Retry-After", "WWW-Authenticate"):
         if name in openai_response:
@@ -139,28 +137,16 @@ def credential_error_response(exc: CoulisseError) -> HttpResponse:
     return response
 
 
-def check_origin(request: HttpRequest, allowed_hosts: tuple[str, ...]) -> None:
+def check_origin(request: HttpRequest, config: Config) -> None:
     """Raise `OriginRefused` for a page of another origin, as the protocol requires."""
     origin = request.headers.get("Origin")
-    if origin is None:
+    if origin is None or cors.is_allowed(origin, config.get(SERVER).allowed_origins):
         return
     host = urlsplit(origin).netloc.encode("latin-1", "replace")
-    if not host or not hosts.is_allowed(host, allowed_hosts):
+    if not host or not hosts.is_allowed(host, allowed_hosts(config)):
         raise OriginRefused(
             f"Pages from '{escape_and_truncate(origin)}' may not use this server",
             detail=HOSTS_REMEDY,
-        )
-
-
-def _check_content_type(request: HttpRequest) -> None:
-    """Raise `Invalid` for a content type other than JSON.
-
-    Any web page can post a form or plain text to this server.
-    """
-    if request.content_type != "application/json":
-        raise Invalid(
-            "Send the body as JSON, with the header Content-Type: application/json",
-            code="unsupported_content_type",
         )
 
 
@@ -171,14 +157,7 @@ def _acknowledge(request: HttpRequest, decoded: Any) -> HttpResponse:
         "result",
         "error",
     }:
-        return http_response(
-            jsonrpc_error(
-                None,
-                INVALID_REQUEST,
-                NOT_JSON_RPC,
-                status=400,
-            )
-        )
+        return error_response(None, INVALID_REQUEST, NOT_JSON_RPC, status=400)
     if decoded.get("method") == "notifications/cancelled":
         cancel_request(request.headers.get(SESSION_HEADER, ""), decoded.get("params"))
     return HttpResponse(status=202)
@@ -201,19 +180,15 @@ async def serve_request(
     try:
         message = JSONRPCRequest.model_validate(decoded)
     except ValidationError:
-        return http_response(
-            jsonrpc_error(None, INVALID_REQUEST, NOT_JSON_RPC, status=400)
-        )
+        return error_response(None, INVALID_REQUEST, NOT_JSON_RPC, status=400)
     connection = build_connection(request, decoded)
     if isinstance(connection, InboundLadderRejection):
-        return http_response(
-            jsonrpc_error(
-                message.id,
-                connection.code,
-                connection.message,
-                data=connection.data,
-                status=ERROR_CODE_HTTP_STATUS.get(connection.code, 200),
-            )
+        return error_response(
+            message.id,
+            connection.code,
+            connection.message,
+            data=connection.data,
+            status=ERROR_CODE_HTTP_STATUS.get(connection.code, 200),
         )
     exchange = McpExchange(request, message)
     session = request.headers.get(SESSION_HEADER, "")

@@ -1,101 +1,24 @@
-"""A turn as an HTTP response: complete, or as a stream."""
+"""A turn as a chat completion: complete, or as a stream."""
 
-import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from functools import partial
 
-from django.http import HttpResponse, StreamingHttpResponse
-from django.http.response import HttpResponseBase
+from django.http import HttpResponse
 
-from api_base.json_responses import json_response
-from core.errors import CoulisseError
-from core.events import Event, ServedBy, TurnStarted
-from core.reply import Reply
-from gateway.openai import serializers, sse
-from gateway.openai.sse import DONE, FrameEncoder
-from turns import flow
+from gateway.openai import serializers, turn_response
+from gateway.openai.sse import FrameEncoder
+from gateway.openai.turn_response import EventStream
 from turns.turn import TurnRequest
-
-logger = logging.getLogger(__name__)
-
-
-def served_by_headers(served_by: ServedBy) -> dict[str, str]:
-    return serializers.serving_headers(served_by.provider, served_by.attempts)
-
-
-def _set_headers(response: HttpResponseBase, headers: Mapping[str, str]) -> None:
-    for name, value in headers.items():
-        response.headers[name] = value
 
 
 async def complete_turn(request: TurnRequest) -> HttpResponse:
     """Run a turn and return the complete reply."""
     head = serializers.new_head(request.turn_id, request.agent)
-    reply = Reply()
-    headers: Mapping[str, str] = {}
-    async with aclosing(flow.run(request)) as events:
-        async for event in events:
-            if isinstance(event, TurnStarted):
-                headers = event.headers
-            reply.add(event)
-    response = json_response(serializers.serialize_completion(head, reply))
-    if reply.served_by is not None:
-        headers = {**headers, **served_by_headers(reply.served_by)}
-        if (cost := serializers.format_cost(reply.served_by)) is not None:
-            headers[serializers.COST_HEADER] = cost
-    _set_headers(response, headers)
-    return response
+    serialize = partial(serializers.serialize_completion, head)
+    return await turn_response.complete(request, serialize)
 
 
-async def stream_turn(request: TurnRequest, *, include_usage: bool) -> "EventStream":
-    """Run a turn and stream its events.
-
-    Waits for the first event, so that earlier errors have their own HTTP status.
-    """
-    events = flow.run(request)
-    started = await anext(events)
-    first = await anext(events)
+async def stream_turn(request: TurnRequest, *, include_usage: bool) -> EventStream:
+    """Run a turn and stream its events."""
     head = serializers.new_head(request.turn_id, request.agent)
     encoder = FrameEncoder(head, include_usage=include_usage)
-    response = EventStream(_encode_frames(encoder, first, events))
-    if isinstance(started, TurnStarted):
-        headers = {**started.headers, **served_by_headers(started.served_by)}
-        _set_headers(response, headers)
-    return response
-
-
-async def _encode_frames(
-    encoder: FrameEncoder, first: Event, events: AsyncGenerator[Event]
-) -> AsyncGenerator[bytes]:
-    async with aclosing(events):
-        yield encoder.first_frame() + encoder.encode(first)
-        try:
-            async for event in events:
-                if frame := encoder.encode(event):
-                    yield frame
-        except CoulisseError as exc:
-            logger.warning("the stream of %s failed: %s", encoder.id, exc)
-            yield sse.error_frame(exc)
-        except Exception:
-            logger.exception("the stream of %s failed", encoder.id)
-            yield sse.error_frame(None)
-        yield DONE
-
-
-class EventStream(StreamingHttpResponse):
-    """A stream of frames that is closed as soon as the client leaves.
-
-    Django wraps a streaming response's iterator in generators without closing them, so
-    the turn would notice a disconnect only when they are collected.
-    """
-
-    def __init__(self, frames: AsyncGenerator[bytes]) -> None:
-        super().__init__(content_type="text/event-stream")
-        self.headers["Cache-Control"] = "no-cache, no-store"
-        # Reverse proxies (nginx) would delay tokens.
-        self.headers["X-Accel-Buffering"] = "no"
-        self._frames = frames
-        self.is_async = True
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._frames
+    return await turn_response.stream(request, encoder)

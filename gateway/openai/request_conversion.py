@@ -1,7 +1,8 @@
 """Converts a client's chat request to a turn request."""
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 from access.users.caller import Caller
 from core.errors import Invalid
@@ -20,13 +21,14 @@ from gateway.schemas import (
     ResponseFormat,
     SystemMessage,
     ToolMessage,
+    ToolSubset,
 )
 from providers.registry import PARAMETERS
 from turns.preparation import options
 from turns.structured_output import reply_format
 from turns.turn import TurnRequest
 
-PASSED_PARAMETERS = sorted(PARAMETERS - {"response_format"})
+PASSED_PARAMETERS = PARAMETERS - {"response_format"}
 """Parameters that go to the provider, which maps or refuses them; this server enforces
 the reply's format itself."""
 
@@ -40,22 +42,28 @@ REFUSED_PARAMETERS = {
 }
 
 
-def to_turn_request(body: ChatRequest, caller: Caller, user_id: UserId) -> TurnRequest:
+def to_turn_request(
+    body: ChatRequest, caller: Caller, user_id: UserId, metadata: Mapping[str, str]
+) -> TurnRequest:
     """Return the turn that a chat request describes.
 
-    Each parameter is passed to the provider, used here or refused with `Invalid`.
+    `metadata` is the body's, completed by headers (`options.request_metadata`). Each
+    parameter is passed to the provider, used here or refused with `Invalid`.
     """
     _refuse_unsupported(body)
+    response_format = _native_format(body.response_format)
+    tools = _check_tools(body)
     return TurnRequest(
         turn_id=new_turn_id(),
         agent=body.model,
         user_id=user_id,
         messages=[to_message(message) for message in body.messages],
-        options=options.read_options(body.metadata or {}),
+        options=options.read_options(metadata),
         parameters=_passed_parameters(body),
-        tools=_check_tools(body),
-        format=_to_format(body.response_format),
-        response_format=_native_format(body.response_format),
+        extra_parameters=_extra_parameters(body),
+        tools=tools,
+        format=reply_format.from_response_format(response_format),
+        response_format=response_format,
         stream=bool(body.stream),
         caller=caller,
         request_id=request_ids.current.get(),
@@ -68,11 +76,11 @@ def _refuse_unsupported(body: ChatRequest) -> None:
         # `logprobs: false` requests nothing; `web_search_options: {}` requests a
         # search.
         if getattr(body, name) not in (None, False):
-            raise _unsupported(name, reason)
+            raise unsupported(name, reason)
     if body.n is not None and body.n != 1:
-        raise _unsupported("n", "a turn has one reply; send several requests")
+        raise unsupported("n", "a turn has one reply; send several requests")
     if body.modalities is not None and body.modalities != ["text"]:
-        raise _unsupported("modalities", "replies are text: send ['text']")
+        raise unsupported("modalities", "replies are text: send ['text']")
     if body.stream_options is not None and not body.stream:
         raise Invalid(
             "stream_options is only allowed when stream is true",
@@ -80,7 +88,8 @@ def _refuse_unsupported(body: ChatRequest) -> None:
         )
 
 
-def _unsupported(name: str, reason: str) -> Invalid:
+def unsupported(name: str, reason: str) -> Invalid:
+    """Return the error for a parameter that this server does not support."""
     return Invalid(
         f"'{name}' is not supported: {reason}",
         param=name,
@@ -90,17 +99,64 @@ def _unsupported(name: str, reason: str) -> Invalid:
 
 def _passed_parameters(body: ChatRequest) -> dict[str, Any]:
     """Return the parameters for the provider that the request sets, also 0 and ""."""
-    return {
+    parameters = {
         name: value
-        for name in PASSED_PARAMETERS
-        if name in body.model_fields_set and (value := getattr(body, name)) is not None
+        for name in sorted(PASSED_PARAMETERS & body.model_fields_set)
+        if (value := getattr(body, name)) is not None
     }
+    subset = _tool_subset(body)
+    if subset is not None:
+        parameters["tool_choice"] = subset["mode"]
+    return parameters
+
+
+def _extra_parameters(body: ChatRequest) -> dict[str, Any]:
+    """Return the parameters that OpenAI's API does not have."""
+    extras = body.model_extra or {}
+    return {name: value for name, value in extras.items() if value is not None}
+
+
+def _tool_subset(body: ChatRequest) -> ToolSubset | None:
+    """Return the tools to which `tool_choice` limits the model, if it does."""
+    match body.tool_choice:
+        case {"type": "allowed_tools", "allowed_tools": subset}:
+            return cast(ToolSubset, subset)
+    return None
 
 
 def _check_tools(body: ChatRequest) -> Sequence[dict[str, Any]]:
-    """Return the client's tools; raises `Invalid` for duplicates and unmatched
-    choices."""
+    """Return the tools that the model may call; raises `Invalid` for duplicates and
+    unmatched choices."""
     tools: list[Any] = body.tools or []
+    subset = _tool_subset(body)
+    choice = body.tool_choice if subset is None else subset["mode"]
+    if tools or choice != "auto" or body.tools is None:
+        check_tools(tools, choice, schema_path="function.parameters")
+    if subset is not None:
+        tools = _allowed_tools(tools, subset)
+    if body.parallel_tool_calls is not None and not tools:
+        raise Invalid(
+            "parallel_tool_calls is only allowed with tools",
+            param="parallel_tool_calls",
+        )
+    return tools
+
+
+def _allowed_tools(tools: Sequence[Any], subset: ToolSubset) -> list[Any]:
+    names = {tool["function"]["name"] for tool in tools}
+    allowed = {tool["function"]["name"] for tool in subset["tools"]}
+    for name in sorted(allowed):
+        check_choice(name, names)
+    return [tool for tool in tools if tool["function"]["name"] in allowed]
+
+
+def check_tools(
+    tools: Sequence[dict[str, Any]], choice: Any, *, schema_path: str
+) -> None:
+    """Raise `Invalid` for duplicate tools, large schemas and unmatched choices.
+
+    `schema_path` is where the request has the schema of a tool's arguments.
+    """
     names: set[str] = set()
     for position, tool in enumerate(tools):
         name = tool["function"]["name"]
@@ -110,20 +166,15 @@ def _check_tools(body: ChatRequest) -> Sequence[dict[str, Any]]:
                 param="tools",
             )
         names.add(name)
-        _check_arguments(tool["function"].get("parameters"), position)
-    if body.tool_choice is not None and body.tool_choice != "none":
-        _check_choice(body.tool_choice, names)
-    if body.parallel_tool_calls is not None and not tools:
-        raise Invalid(
-            "parallel_tool_calls is only allowed with tools",
-            param="parallel_tool_calls",
+        _check_arguments(
+            tool["function"].get("parameters"), f"tools[{position}].{schema_path}"
         )
-    return tools
+    if choice is not None and choice != "none":
+        _check_choice(choice, names)
 
 
-def _check_arguments(schema: Any, position: int) -> None:
+def _check_arguments(schema: Any, param: str) -> None:
     """Raise `Invalid` for an argument schema that exceeds the limits."""
-    param = f"tools[{position}].function.parameters"
     try:
         schema_limits.check_schema(schema)
     except SchemaTooLarge as exc:
@@ -133,24 +184,17 @@ def _check_arguments(schema: Any, position: int) -> None:
 def _check_choice(choice: Any, names: Collection[str]) -> None:
     if not names:
         raise Invalid("tool_choice is only allowed with tools", param="tool_choice")
-    if isinstance(choice, dict) and choice["function"]["name"] not in names:
-        name = escape_and_truncate(choice["function"]["name"])
+    if isinstance(choice, dict):
+        check_choice(choice["function"]["name"], names)
+
+
+def check_choice(chosen: str, names: Collection[str]) -> None:
+    """Raise `Invalid` if a choice names none of the tools."""
+    if chosen not in names:
         raise Invalid(
-            f"tool_choice names '{name}', which is not in tools",
+            f"tool_choice names '{escape_and_truncate(chosen)}', which is not in tools",
             param="tool_choice",
         )
-
-
-def _to_format(
-    response_format: ResponseFormat | None,
-) -> reply_format.ReplyFormat | None:
-    """Return the required format of the reply, or None for free text."""
-    if isinstance(response_format, JsonObjectFormat):
-        return reply_format.json_object()
-    if isinstance(response_format, JsonSchemaFormat):
-        schema = response_format.json_schema
-        return reply_format.json_schema(schema.name, schema.schema_, schema.description)
-    return None
 
 
 def _native_format(response_format: ResponseFormat | None) -> dict[str, Any] | None:
@@ -160,8 +204,23 @@ def _native_format(response_format: ResponseFormat | None) -> dict[str, Any] | N
     return None
 
 
+CACHE_CONTROL = "cache_control"
+
+
 def to_message(message: ChatMessage) -> Message:
-    """Return a client's message; `developer` is OpenAI's newer name of `system`."""
+    """Return a client's message; `developer` is OpenAI's newer name of `system`.
+
+    A mark for caching on any part applies to the end of the message.
+    """
+    converted = _without_marks(message)
+    if message.content is None or isinstance(message.content, str):
+        return converted
+    parts: list[Any] = list(message.content)
+    marks = [mark for part in parts if (mark := part.get(CACHE_CONTROL))]
+    return replace(converted, cache_control=marks[-1]) if marks else converted
+
+
+def _without_marks(message: ChatMessage) -> Message:
     match message:
         case SystemMessage():
             return Message(
@@ -193,4 +252,11 @@ def _join_text_parts(content: Any) -> Content:
         return content
     if all(part["type"] == "text" for part in content):
         return "".join(part["text"] for part in content)
-    return [part for part in content if part["type"] != "refusal"]
+    return [_to_chat_part(part) for part in content if part["type"] != "refusal"]
+
+
+def _to_chat_part(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part; `input_file` is the name of files in OpenAI's other endpoints."""
+    if part["type"] == "input_file":
+        return {"type": "file", "file": {"file_id": part["file_id"]}}
+    return {key: part[key] for key in part if key != CACHE_CONTROL}

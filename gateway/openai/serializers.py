@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from core import money
+from core import ids, money
 from core.events import ServedBy, Usage
 from core.ids import TurnId
 from core.reply import Reply
@@ -37,7 +37,7 @@ class ObjectHead:
 
 def new_head(turn_id: TurnId, agent: str) -> ObjectHead:
     """Return the head of a reply that begins now."""
-    return ObjectHead(f"chatcmpl-{turn_id.hex}", int(time.time()), agent)
+    return ObjectHead(ids.format_completion_id(turn_id), int(time.time()), agent)
 
 
 def serialize_completion(head: ObjectHead, reply: Reply) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def format_cost(served_by: ServedBy | None) -> str | None:
     """Return the cost of a turn in dollars, `0.001234`; None if unknown."""
     if served_by is None or served_by.cost_micro_usd is None:
         return None
-    return money.format_usd(served_by.cost_micro_usd)
+    return money.decimal_usd(served_by.cost_micro_usd)
 
 
 def coulisse_fields(served_by: ServedBy | None) -> dict[str, Any]:

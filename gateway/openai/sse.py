@@ -84,6 +84,13 @@ class FrameEncoder:
             case TurnFinished():
                 return self._encode_finish(event)
 
+    def failure_frame(self, error: CoulisseError | None) -> bytes:
+        """Return the frame of a failed stream; None means an internal error."""
+        return error_frame(error)
+
+    def last_frame(self) -> bytes:
+        return DONE
+
     def _encode_delta(self, delta: bytes) -> bytes:
         return self._prefix + delta + self._suffix
 

@@ -1,4 +1,4 @@
-"""Limits on the number of values in JSON bodies.
+"""The content type of bodies, and limits on the number of their values.
 
 Validation takes microseconds for each wrong item of a list, and listing the errors ten
 times that: without limits, 2 MiB of zeros take 18 seconds of the event loop.
@@ -7,6 +7,7 @@ times that: without limits, 2 MiB of zeros take 18 seconds of the event loop.
 from typing import Any
 
 import orjson
+from django.http import HttpRequest
 
 from core.errors import Invalid
 
@@ -17,6 +18,18 @@ MAX_KEYS = 5_000
 UNCHECKED_COMMAS = 2_000
 """Bodies with fewer commas, which are nearly all, have few values and are not
 counted."""
+
+
+def check_content_type(request: HttpRequest) -> None:
+    """Raise `Invalid` for a content type other than JSON.
+
+    Any web page can post a form or plain text to this server.
+    """
+    if request.content_type != "application/json":
+        raise Invalid(
+            "Send the body as JSON, with the header Content-Type: application/json",
+            code="unsupported_content_type",
+        )
 
 
 def parse_json(body: bytes) -> Any:

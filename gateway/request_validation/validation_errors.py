@@ -9,19 +9,48 @@ UNION_BRANCHES = {
     "NamedTool",
     "assistant",
     "developer",
+    "document",
     "file",
+    "function_call",
+    "function_call_output",
+    "image",
     "image_url",
     "input_audio",
+    "input_file",
+    "input_image",
+    "input_text",
+    "item_reference",
     "json_object",
     "json_schema",
+    "message",
+    "output_text",
+    "reasoning",
+    "redacted_thinking",
     "refusal",
+    "search_result",
     "str",
     "system",
     "text",
+    "thinking",
     "tool",
+    "tool_result",
+    "tool_use",
     "user",
 }
-"""Names of the branches of unions in `schemas.py`, which pydantic adds to its paths."""
+"""Names of the branches of unions in requests, which pydantic adds to its paths."""
+CHOICE_BRANCHES = {"allowed_tools", "function"}
+"""Names of the branches of `tool_choice`; tools have a field `function`."""
+UNION_FIELDS = {
+    "content",
+    "format",
+    "input",
+    "output",
+    "response_format",
+    "stop",
+    "system",
+    "tool_choice",
+}
+"""Fields that have several shapes."""
 
 MAX_MESSAGE_LENGTH = 300
 """Characters of pydantic's message, which may quote the client."""
@@ -65,7 +94,9 @@ def _missing_parameter(param: str) -> Invalid:
 
 
 def _tag(error: dict[str, Any]) -> str:
-    return str(error["ctx"]["discriminator"]).strip("'")
+    name = str(error["ctx"]["discriminator"]).strip("'")
+    # A function reads the type of items that may leave it out.
+    return "type" if name.endswith("()") else name
 
 
 def _path(error: dict[str, Any]) -> list[str | int]:
@@ -98,11 +129,11 @@ def _param_name(path: list[str | int]) -> str:
 
 def _is_branch(step: str | int, previous: str | int) -> bool:
     """Return whether a step names a union's branch, and so is not in the request."""
-    return (
-        isinstance(step, str)
-        and (
-            isinstance(previous, int)
-            or previous in ("content", "stop", "tool_choice", "response_format")
-        )
-        and (step in UNION_BRANCHES or "[" in step)
-    )
+    if not isinstance(step, str):
+        return False
+    if step in CHOICE_BRANCHES and (
+        previous == "tool_choice" or str(previous).startswith("tagged-union[")
+    ):
+        return True
+    can_branch = isinstance(previous, int) or previous in UNION_FIELDS
+    return can_branch and (step in UNION_BRANCHES or "[" in step)

@@ -1,0 +1,1 @@
+"""Files of users: uploads, their storage, and file parts of messages."""

@@ -1,0 +1,49 @@
+"""Who reads the files of a prompt, and which types its models take."""
+
+from dataclasses import dataclass
+
+from core.errors import Invalid
+from files.config import MEBIBYTE
+from files.types import StoredFile
+
+PDF = "application/pdf"
+AUDIO_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3"}
+MAX_PDF_BYTES = 32 * MEBIBYTE
+"""The largest PDF that providers read; of a larger one, models receive the text."""
+TEXT_TYPES = ("application/json", "image/svg+xml")
+
+
+class FileUnsupported(Invalid):
+    """This agent's model cannot read files of this type."""
+
+    code = "unsupported_file_type"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """An agent, and what all of its models take."""
+
+    agent: str
+    model: str
+    reads_pdf: bool
+
+    def check(self, file: StoredFile) -> None:
+        """Raise `FileUnsupported` for a file that cannot be read."""
+        kind = file.content_type
+        is_known = kind.startswith("image/") or kind == PDF or kind in AUDIO_FORMATS
+        if not is_known and not is_text(kind):
+            raise FileUnsupported(
+                f"'{file.filename}' is of type {kind}, which the model '{self.model}' "
+                f"of agent '{self.agent}' cannot read",
+                param="messages",
+            )
+
+    def needs_text(self, file: StoredFile) -> bool:
+        """Return whether the models read the text of a file only."""
+        if file.content_type == PDF:
+            return not self.reads_pdf or file.size > MAX_PDF_BYTES
+        return is_text(file.content_type)
+
+
+def is_text(content_type: str) -> bool:
+    return content_type.startswith("text/") or content_type in TEXT_TYPES

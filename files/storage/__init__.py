@@ -1,0 +1,1 @@
+"""Where the bytes of files are: a folder or a bucket of S3."""

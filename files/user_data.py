@@ -1,0 +1,36 @@
+"""Files of users, for export and erasure."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from core.ids import UserId
+from database.user_data import Export, ExportedRow, UserTable
+from files.models import File, FileQuerySet
+
+
+class ExportedFile(ExportedRow):
+    """A file, without its content, which `/v1/files/{id}/content` returns."""
+
+    id: str = Field(validation_alias="file_id")
+    filename: str
+    purpose: str
+    content_type: str
+    bytes: int = Field(validation_alias="size")
+    sha256: str
+    created_at: datetime
+    expires_at: datetime | None
+
+
+def _without_text(user_id: UserId) -> FileQuerySet:
+    return File.objects.filter(user_id=user_id).defer("text")
+
+
+TABLES = (
+    UserTable(
+        "files",
+        File,
+        erased=65,
+        export=Export("files", ExportedFile, _without_text),
+    ),
+)

@@ -1,0 +1,226 @@
+"""`/v1/completions`: OpenAI's older endpoint, whose prompt is a user's message."""
+
+from typing import Annotated, Any
+
+import orjson
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from ninja import Body, Router
+from pydantic import ConfigDict, Field, StringConstraints
+
+from access.users import request_user
+from access.users.caller import caller_of
+from api_base.field_types import Metadata
+from core.errors import CoulisseError, Invalid
+from core.events import (
+    Event,
+    FinishReason,
+    Heartbeat,
+    RefusalDelta,
+    TextDelta,
+    TurnFinished,
+    Usage,
+)
+from core.ids import new_turn_id
+from core.messages import Message
+from core.reply import Reply
+from core.runtime import request_ids
+from gateway.openai import serializers, sse, turn_response
+from gateway.openai.request_conversion import unsupported
+from gateway.openai.serializers import ObjectHead
+from gateway.schemas import Items, Penalty, StreamOptions, StrictModel, TokenCount
+from turns.preparation import options
+from turns.turn import TurnRequest
+
+router = Router(tags=["Completions"])
+
+PASSED = (
+    "frequency_penalty",
+    "logit_bias",
+    "max_tokens",
+    "presence_penalty",
+    "seed",
+    "stop",
+    "temperature",
+    "top_p",
+)
+NEUTRAL_VALUES: dict[str, Any] = {
+    "best_of": 1,
+    "echo": False,
+    "logprobs": 0,
+    "n": 1,
+    "suffix": "",
+}
+REASONS = {
+    "best_of": "a turn has one reply",
+    "echo": "the prompt is not part of the reply",
+    "logprobs": "log probabilities are not returned",
+    "n": "a turn has one reply; send several requests",
+    "suffix": "chat models do not insert text",
+}
+
+
+class CompletionRequest(StrictModel):
+    """Body of `POST /v1/completions`."""
+
+    # The agent decides what happens to other fields.
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    model: Annotated[str, StringConstraints(min_length=1, max_length=255)]
+    prompt: str | Items[Any]
+
+    metadata: Metadata | None = None
+    safety_identifier: str | None = None
+    user: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    max_tokens: TokenCount | None = None
+    presence_penalty: Penalty | None = None
+    seed: int | None = None
+    stop: str | Annotated[Items[str], Field(max_length=4)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+
+    # Refused, unless they ask for what a turn does.
+    best_of: int | None = None
+    echo: bool | None = None
+    logprobs: int | None = None
+    n: int | None = None
+    suffix: str | None = None
+
+
+@router.post(
+    "",
+    summary="Create a completion",
+    openapi_extra={
+        "parameters": [
+            *request_user.USER_OPENAPI["parameters"],
+            *options.OPTION_HEADERS_OPENAPI,
+        ]
+    },
+)
+async def create_text_completion(
+    request: HttpRequest, body: Body[CompletionRequest]
+) -> HttpResponseBase:
+    user_id = request_user.identify_user(request, request_user.EMPTY_QUERY, body)
+    metadata = options.request_metadata(request, body.metadata)
+    _refuse_unsupported(body)
+    turn = TurnRequest(
+        turn_id=new_turn_id(),
+        agent=body.model,
+        user_id=user_id,
+        messages=[Message("user", _read_prompt(body.prompt))],
+        options=options.read_options(metadata),
+        parameters={
+            name: value for name in PASSED if (value := getattr(body, name)) is not None
+        },
+        extra_parameters={
+            name: value
+            for name, value in (body.model_extra or {}).items()
+            if value is not None
+        },
+        stream=bool(body.stream),
+        caller=caller_of(request),
+        request_id=request_ids.current.get(),
+    )
+    head = serializers.new_head(turn.turn_id, turn.agent)
+    if turn.stream:
+        encoder = TextEncoder(
+            head,
+            include_usage=bool(
+                body.stream_options and body.stream_options.include_usage
+            ),
+        )
+        return await turn_response.stream(turn, encoder)
+    return await turn_response.complete(turn, lambda reply: _serialize(head, reply))
+
+
+def _refuse_unsupported(body: CompletionRequest) -> None:
+    for name, neutral in NEUTRAL_VALUES.items():
+        # `logprobs: 0` asks for the tokens' own.
+        if getattr(body, name) not in (None, neutral):
+            raise unsupported(name, REASONS[name])
+    if body.stream_options is not None and not body.stream:
+        raise Invalid(
+            "stream_options is only allowed when stream is true",
+            param="stream_options",
+        )
+
+
+def _read_prompt(prompt: str | list[Any]) -> str:
+    """Return the only prompt; raises `Invalid` for several, and for tokens."""
+    if isinstance(prompt, list):
+        if len(prompt) != 1 or not isinstance(prompt[0], str):
+            raise Invalid(
+                "prompt must be one text: send several in several requests, and text "
+                "instead of tokens",
+                param="prompt",
+            )
+        prompt = prompt[0]
+    if not prompt.strip():
+        raise Invalid("prompt must not be empty", param="prompt")
+    return prompt
+
+
+def _choice(text: str, reason: FinishReason | None) -> dict[str, Any]:
+    return {"text": text, "index": 0, "logprobs": None, "finish_reason": reason}
+
+
+def _serialize(head: ObjectHead, reply: Reply) -> dict[str, Any]:
+    return {
+        **head.fields("text_completion"),
+        "choices": [_choice(reply.text + reply.refusal, reply.finish_reason)],
+        "usage": serializers.serialize_usage(reply.usage or Usage()),
+        **serializers.coulisse_fields(reply.served_by),
+    }
+
+
+class TextEncoder:
+    """Encodes the events of one reply as chunks of text."""
+
+    def __init__(self, head: ObjectHead, *, include_usage: bool) -> None:
+        self.id = head.id
+        self._head = head
+        self._include_usage = include_usage
+
+    def first_frame(self) -> bytes:
+        return b""
+
+    def encode(self, event: Event) -> bytes:
+        """Return the frames of one event; b"" for events that clients do not see."""
+        match event:
+            case TextDelta() | RefusalDelta():
+                return self._write([_choice(event.text, None)])
+            case Heartbeat():
+                return sse.HEARTBEAT
+            case TurnFinished():
+                return self._finish(event)
+            case _:
+                return b""
+
+    def failure_frame(self, error: CoulisseError | None) -> bytes:
+        return sse.error_frame(error)
+
+    def last_frame(self) -> bytes:
+        return sse.DONE
+
+    def _write(self, choices: list[dict[str, Any]], **fields: Any) -> bytes:
+        if self._include_usage:
+            fields = {"usage": None, **fields}
+        head = self._head.fields("text_completion")
+        return (
+            b"data: " + orjson.dumps({**head, "choices": choices, **fields}) + b"\n\n"
+        )
+
+    def _finish(self, event: TurnFinished) -> bytes:
+        frames = self._write([_choice("", event.reason)])
+        if self._include_usage and event.usage is not None:
+            frames += self._write(
+                [],
+                usage=serializers.serialize_usage(event.usage),
+                **serializers.coulisse_fields(event.served_by),
+            )
+        return frames

@@ -1,0 +1,1 @@
+"""OpenAI's Responses API: requests become turns, and events become responses."""

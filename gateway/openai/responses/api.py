@@ -1,0 +1,120 @@
+"""`/v1/responses`."""
+
+from functools import partial
+from typing import Literal
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from ninja import Body, Query, Router
+from pydantic import Field
+
+from access.users import request_user
+from access.users.caller import caller_of
+from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from api_base.field_types import PageLimit
+from api_base.json_responses import json_response
+from gateway.openai import turn_response
+from gateway.openai.responses import (
+    background,
+    continuation,
+    input_items,
+    item_pages,
+    request_conversion,
+    response_object,
+    stored_responses,
+)
+from gateway.openai.responses.continuation import PreviousResponseUnknown
+from gateway.openai.responses.event_encoder import EventEncoder
+from gateway.openai.responses.response_object import ResponseHead
+from gateway.openai.responses.schemas import ResponseRequest
+from memory.errors import ReplyUnknown
+from turns.errors import MessagesInvalid
+
+router = Router(tags=["Responses"])
+
+
+class ItemsQuery(CallerQuery):
+    """Query of lists of items."""
+
+    limit: PageLimit = 20
+    order: Literal["asc", "desc"] = Field(
+        default="desc", description="`asc` begins with the oldest."
+    )
+    after: str | None = Field(
+        default=None, description="The `last_id` of the previous page."
+    )
+
+
+@router.post("", summary="Create a response", openapi_extra=request_user.USER_OPENAPI)
+async def create_response(
+    request: HttpRequest, body: Body[ResponseRequest]
+) -> HttpResponseBase:
+    user_id = identify_user(request, request_user.EMPTY_QUERY, body)
+    request_conversion.refuse_unsupported(body)
+    references = input_items.reference_ids(body.input)
+    items = await stored_responses.read_items(user_id, references)
+    options = await continuation.read_options(request, body, user_id)
+    turn = request_conversion.to_turn_request(
+        body, caller_of(request), user_id, options, items
+    )
+    if body.background:
+        return json_response(await background.start(body, turn))
+    head = ResponseHead.of(body, turn.turn_id)
+    try:
+        if turn.stream:
+            return await turn_response.stream(turn, EventEncoder(head))
+        serialize = partial(response_object.serialize_reply, head)
+        return await turn_response.complete(turn, serialize)
+    except MessagesInvalid as exc:
+        raise MessagesInvalid(exc.message, param="input") from exc
+    except ReplyUnknown as exc:
+        # It was deleted a moment ago.
+        raise PreviousResponseUnknown.of(body.previous_response_id or "") from exc
+
+
+@router.get(
+    "/{response_id}", summary="Show a response", openapi_extra=USER_HEADER_OPENAPI
+)
+async def show_response(
+    request: HttpRequest, response_id: str, query: Query[CallerQuery]
+) -> HttpResponse:
+    user_id = identify_user(request, query)
+    stored = await stored_responses.read(user_id, response_id)
+    return json_response(stored_responses.serialize(stored))
+
+
+@router.delete(
+    "/{response_id}", summary="Delete a response", openapi_extra=USER_HEADER_OPENAPI
+)
+async def delete_response(
+    request: HttpRequest, response_id: str, query: Query[CallerQuery]
+) -> HttpResponse:
+    user_id = identify_user(request, query)
+    return json_response(await stored_responses.delete(user_id, response_id))
+
+
+@router.post(
+    "/{response_id}/cancel",
+    summary="Cancel a background response",
+    openapi_extra=USER_HEADER_OPENAPI,
+)
+async def cancel_response(
+    request: HttpRequest, response_id: str, query: Query[CallerQuery]
+) -> HttpResponse:
+    user_id = identify_user(request, query)
+    stored = await stored_responses.cancel(user_id, response_id)
+    return json_response(stored_responses.serialize(stored))
+
+
+@router.get(
+    "/{response_id}/input_items",
+    summary="List what a response replied to",
+    openapi_extra=USER_HEADER_OPENAPI,
+)
+async def list_input_items(
+    request: HttpRequest, response_id: str, query: Query[ItemsQuery]
+) -> HttpResponse:
+    user_id = identify_user(request, query)
+    stored = await stored_responses.read(user_id, response_id)
+    items = stored_responses.input_items(stored)
+    return json_response(item_pages.select_page(items, query))

@@ -1,0 +1,51 @@
+"""Background responses: the turn runs as a task, whose id the response has."""
+
+import time
+from typing import Any
+
+from config import live
+from core.errors import Invalid
+from core.ids import TurnId
+from database import database_executor
+from gateway.openai.responses.response_object import ResponseHead, echo_request
+from gateway.openai.responses.schemas import ResponseRequest
+from memory.recall import query_embedding
+from tasks.config import TASKS
+from tasks.submission import admission
+from turns.agent_tasks import task_requests, turn_payload
+from turns.agent_tasks.task_requests import MAX_PROMPT_LENGTH, TaskRequest
+from turns.turn import TurnRequest
+
+
+async def start(body: ResponseRequest, turn: TurnRequest) -> dict[str, Any]:
+    """Enqueue a turn, and return its response.
+
+    Raises `Invalid` for a request that cannot run in the background.
+    """
+    if turn.stream:
+        raise Invalid(
+            "a background response cannot be streamed: request it by its id until it "
+            "is completed",
+            param="stream",
+        )
+    if not body.is_stored:
+        raise Invalid("a background response needs 'store': true", param="store")
+    config = live.current()
+    text = query_embedding.last_user_text(turn.messages)
+    task_request = TaskRequest(
+        turn.agent,
+        text.replace("\0", "\ufffd")[:MAX_PROMPT_LENGTH],
+        "api",
+        metadata=body.metadata or {},
+        turn=turn_payload.to_payload(turn),
+    )
+    task_id, _ = await database_executor.run_to_end(
+        admission.admit_task,
+        task_requests.build_task(config, turn.caller, turn.user_id, task_request),
+        max_open=config.get(TASKS).max_open,
+    )
+    created_at = int(time.time())
+    head = ResponseHead(
+        TurnId(task_id), body.model, echo_request(body), created_at=created_at
+    )
+    return head.to_response("queued")

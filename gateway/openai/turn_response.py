@@ -1,0 +1,121 @@
+"""A turn as an HTTP response, complete or as a stream, in the format of an endpoint."""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from django.http import HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from api_base.json_responses import json_response
+from core.errors import CoulisseError
+from core.events import Event, ServedBy, TurnStarted
+from core.reply import Reply
+from gateway.openai import serializers
+from turns import flow
+from turns.turn import TurnRequest
+
+logger = logging.getLogger(__name__)
+
+
+class Encoder(Protocol):
+    """Encodes the events of one reply as frames."""
+
+    @property
+    def id(self) -> str:
+        """The id of the reply, for the log."""
+
+    def first_frame(self) -> bytes:
+        """Return what precedes the first event."""
+
+    def encode(self, event: Event) -> bytes:
+        """Return the frames of one event; b"" for events that clients do not see."""
+
+    def failure_frame(self, error: CoulisseError | None) -> bytes:
+        """Return the frames of a failed stream; None means an internal error."""
+
+    def last_frame(self) -> bytes:
+        """Return what ends the stream, failed or not."""
+
+
+def served_by_headers(served_by: ServedBy) -> dict[str, str]:
+    return serializers.serving_headers(served_by.provider, served_by.attempts)
+
+
+def _set_headers(response: HttpResponseBase, headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        response.headers[name] = value
+
+
+async def complete(
+    request: TurnRequest, serialize: Callable[[Reply], dict[str, Any]]
+) -> HttpResponse:
+    """Run a turn and return the complete reply."""
+    reply = Reply()
+    headers: Mapping[str, str] = {}
+    async with aclosing(flow.run(request)) as events:
+        async for event in events:
+            if isinstance(event, TurnStarted):
+                headers = event.headers
+            reply.add(event)
+    response = json_response(serialize(reply))
+    if reply.served_by is not None:
+        headers = {**headers, **served_by_headers(reply.served_by)}
+        if (cost := serializers.format_cost(reply.served_by)) is not None:
+            headers[serializers.COST_HEADER] = cost
+    _set_headers(response, headers)
+    return response
+
+
+async def stream(request: TurnRequest, encoder: Encoder) -> "EventStream":
+    """Run a turn and stream its events.
+
+    Waits for the first event, so that earlier errors have their own HTTP status.
+    """
+    events = flow.run(request)
+    started = await anext(events)
+    first = await anext(events)
+    response = EventStream(_encode_frames(encoder, first, events))
+    if isinstance(started, TurnStarted):
+        headers = {**started.headers, **served_by_headers(started.served_by)}
+        _set_headers(response, headers)
+    return response
+
+
+async def _encode_frames(
+    encoder: Encoder, first: Event, events: AsyncGenerator[Event]
+) -> AsyncGenerator[bytes]:
+    async with aclosing(events):
+        yield encoder.first_frame() + encoder.encode(first)
+        try:
+            async for event in events:
+                if frame := encoder.encode(event):
+                    yield frame
+        except CoulisseError as exc:
+            logger.warning("the stream of %s failed: %s", encoder.id, exc)
+            yield encoder.failure_frame(exc)
+        except Exception:
+            logger.exception("the stream of %s failed", encoder.id)
+            yield encoder.failure_frame(None)
+        if last := encoder.last_frame():
+            yield last
+
+
+class EventStream(StreamingHttpResponse):
+    """A stream of frames that is closed as soon as the client leaves.
+
+    Django wraps a streaming response's iterator in generators without closing them, so
+    the turn would notice a disconnect only when they are collected.
+    """
+
+    def __init__(self, frames: AsyncGenerator[bytes]) -> None:
+        super().__init__(content_type="text/event-stream")
+        self.headers["Cache-Control"] = "no-cache, no-store"
+        # Reverse proxies (nginx) would delay tokens.
+        self.headers["X-Accel-Buffering"] = "no"
+        self._frames = frames
+        self.is_async = True
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._frames
