@@ -19,29 +19,15 @@ from config.agent_settings import AGENT_SETTINGS, AgentSettings
 from config.sections import Config, Location, Problem, Section
 from config.validation.named_lists import by_name
 from config.validation.suggestions import did_you_mean
+from core.history import History
 from mcp_bridge.config import MCP
 from providers import registry
 from providers.config import PROVIDERS, ProviderConfig
 from providers.default_model import ModelChoice
 
 Penalty = Annotated[float, Field(ge=-2, le=2)]
-ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
-
-PARAMETERS = {
-    "frequency_penalty",
-    "max_tokens",
-    "parallel_tool_calls",
-    "presence_penalty",
-    "reasoning_effort",
-    "seed",
-    "service_tier",
-    "stop",
-    "temperature",
-    "top_p",
-    "verbosity",
-}
-"""Fields that set defaults of request parameters, under OpenAI's names."""
-
+Temperature = Annotated[float, Field(ge=0, le=2)]
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 TaskTool = Literal["dispatch_task", "tasks_status"]
 
@@ -50,6 +36,11 @@ Fallback = Annotated[
     Discriminator(lambda value: "agent" if isinstance(value, str) else "model"),
 ]
 """An agent's name, or a model."""
+
+
+REQUEST_DEFAULT: Any = Field(
+    default=None, description="Default of the request's parameter."
+)
 
 
 class ToolGrant(BaseModel):
@@ -95,43 +86,45 @@ class AgentConfig(BaseModel):
         description="Maximum length of a prompt, in tokens: it contains as many of the "
         "newest stored messages as fit. Keep it below the model's context window.",
     )
-    temperature: float | None = Field(
-        default=None, ge=0, le=2, description="Default of the request's parameter."
+    context_overflow: Literal["error", "trim"] = Field(
+        default="error",
+        description="What happens if the conversation that a client sends exceeds "
+        "`context_tokens`, where that is set: the request is refused, or its oldest "
+        "messages are left out.",
     )
-    top_p: Probability | None = Field(
-        default=None, description="Default of the request's parameter."
+    history: History | None = Field(
+        default=None,
+        description="`auto`, `server`, `client` or `none`, where it differs from "
+        "`history:`.",
     )
+    temperature: Temperature | None = REQUEST_DEFAULT
+    top_p: Probability | None = REQUEST_DEFAULT
     max_tokens: int | None = Field(
         default=None, ge=1, description="Maximum tokens of a reply."
     )
-    frequency_penalty: Penalty | None = Field(
-        default=None, description="Default of the request's parameter."
-    )
-    presence_penalty: Penalty | None = Field(
-        default=None, description="Default of the request's parameter."
-    )
-    seed: int | None = Field(
-        default=None, description="Default of the request's parameter."
-    )
+    frequency_penalty: Penalty | None = REQUEST_DEFAULT
+    presence_penalty: Penalty | None = REQUEST_DEFAULT
+    seed: int | None = REQUEST_DEFAULT
     stop: str | Annotated[list[str], Field(max_length=4)] | None = Field(
         default=None, description="Up to four sequences at which the model stops."
     )
     reasoning_effort: ReasoningEffort | None = Field(
         default=None, description="How much a reasoning model thinks."
     )
-    verbosity: Literal["low", "medium", "high"] | None = Field(
-        default=None, description="Default of the request's parameter."
-    )
-    service_tier: str | None = Field(
-        default=None, description="Default of the request's parameter."
-    )
-    parallel_tool_calls: bool | None = Field(
-        default=None, description="Default of the request's parameter."
-    )
+    verbosity: Literal["low", "medium", "high"] | None = REQUEST_DEFAULT
+    service_tier: str | None = REQUEST_DEFAULT
+    parallel_tool_calls: bool | None = REQUEST_DEFAULT
     extra_body: dict[str, Any] = Field(
         default={},
         description="Fields added unchanged to the provider's request, such as "
         "`top_k` for a self-hosted server.",
+    )
+    unknown_parameters: Literal["pass", "drop", "refuse"] | None = Field(
+        default=None,
+        description="What happens to parameters of a request that OpenAI's API does "
+        "not have: `pass` sends all to the provider, `drop` none, `refuse` answers "
+        "400. Unset: common ones such as `top_k` are sent to providers that have them "
+        "and otherwise dropped; any other name is refused.",
     )
     judges: tuple[str, ...] = Field(
         default=(), description="Names of the judges that score its replies."
@@ -181,148 +174,140 @@ class AgentConfig(BaseModel):
         return self.model_dump(include=PARAMETERS, exclude_none=True)
 
 
+PARAMETERS = set(registry.PARAMETERS & AgentConfig.model_fields.keys())
+"""Fields that set defaults of request parameters."""
+
+
+AgentProblem = tuple[Location, str, str]
+"""A path in the agent's entry, what the agent does wrong, and the code."""
+
+
 def _check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Problem]:
     """Yield a problem for each agent with invalid references or parameters."""
-    providers = config.get(PROVIDERS)
     for index, agent in enumerate(agents.values()):
-        if agent.provider not in providers:
-            hint = did_you_mean(agent.provider, providers)
-            yield Problem(
-                ("agents", index, "provider"),
-                f"agent '{agent.name}' uses provider '{agent.provider}', which is "
-                f"not under providers:{hint}",
-                "coulisse.E201",
-            )
-            continue
-        yield from _check_extraction_model(index, agent, config)
-        yield from _check_grants(index, agent, config)
-        yield from _check_subagents(index, agent)
-        yield from _check_fallbacks(index, agent, agents, providers)
-        provider = providers[agent.provider]
-        for name in registry.find_unsupported_parameters(provider, agent.parameters):
-            yield Problem(
-                ("agents", index, name),
-                f"agent '{agent.name}' sets '{name}', which provider "
-                f"'{agent.provider}' ({provider.kind}) does not support; remove it",
-                "coulisse.E202",
-            )
+        for path, problem, code in _agent_problems(agent, agents, config):
+            text = f"agent '{agent.name}' {problem}"
+            yield Problem(("agents", index, *path), text, code)
 
 
-def _check_extraction_model(
-    index: int, agent: AgentConfig, config: Config
-) -> Iterable[Problem]:
-    memory = agent.memory
-    if memory is None or memory.user_state is False:
-        return
+def _agent_problems(
+    agent: AgentConfig, agents: Mapping[str, AgentConfig], config: Config
+) -> Iterable[AgentProblem]:
     providers = config.get(PROVIDERS)
-    if memory.learn_from is not None and memory.learn_from.provider not in providers:
-        name = memory.learn_from.provider
-        yield Problem(
-            ("agents", index, "memory", "learn_from", "provider"),
-            f"agent '{agent.name}' extracts facts with provider '{name}', which is "
-            f"not under providers:{did_you_mean(name, providers)}",
+    if agent.provider not in providers:
+        yield (
+            ("provider",),
+            f"uses provider '{agent.provider}', which is not under providers:"
+            f"{did_you_mean(agent.provider, providers)}",
+            "coulisse.E201",
+        )
+        return
+    yield from _extraction_problems(agent, providers)
+    yield from _grant_problems(agent, config)
+    yield from _subagent_problems(agent)
+    yield from _fallback_problems(agent, agents, providers)
+    provider = providers[agent.provider]
+    for name in registry.find_unsupported_parameters(provider, agent.parameters):
+        yield (
+            (name,),
+            f"sets '{name}', which provider '{agent.provider}' ({provider.kind}) does "
+            "not support; remove it",
+            "coulisse.E202",
+        )
+
+
+def _extraction_problems(
+    agent: AgentConfig, providers: Mapping[str, ProviderConfig]
+) -> Iterable[AgentProblem]:
+    memory = agent.memory
+    if memory is None or memory.user_state is False or memory.learn_from is None:
+        return
+    name = memory.learn_from.provider
+    if name not in providers:
+        yield (
+            ("memory", "learn_from", "provider"),
+            f"extracts facts with provider '{name}', which is not under providers:"
+            f"{did_you_mean(name, providers)}",
             "coulisse.E203",
         )
 
 
-def _check_grants(index: int, agent: AgentConfig, config: Config) -> Iterable[Problem]:
+def _grant_problems(agent: AgentConfig, config: Config) -> Iterable[AgentProblem]:
     servers = config.get(MCP)
-    server_names: set[str] = set()
-    for position, grant in enumerate(agent.mcp_tools):
-        location = ("agents", index, "mcp_tools", position, "server")
-        if grant.server not in servers:
-            hint = did_you_mean(grant.server, servers)
-            yield Problem(
-                location,
-                f"agent '{agent.name}' uses MCP server '{grant.server}', which is not "
-                f"under mcp:{hint}",
-                "coulisse.E204",
-            )
-        elif grant.server in server_names:
-            yield Problem(
-                location,
-                f"agent '{agent.name}' lists MCP server '{grant.server}' twice; name "
-                "all its tools under one 'only'",
+    names = [grant.server for grant in agent.mcp_tools]
+    for position, name in enumerate(names):
+        path = ("mcp_tools", position, "server")
+        if name not in servers:
+            hint = did_you_mean(name, servers)
+            text = f"uses MCP server '{name}', which is not under mcp:{hint}"
+            yield path, text, "coulisse.E204"
+        elif name in names[:position]:
+            yield (
+                path,
+                f"lists MCP server '{name}' twice; name all its tools under one 'only'",
                 "coulisse.E207",
             )
-        server_names.add(grant.server)
 
 
-def _check_subagents(index: int, agent: AgentConfig) -> Iterable[Problem]:
+def _subagent_problems(agent: AgentConfig) -> Iterable[AgentProblem]:
     for position, name in enumerate(agent.subagents):
-        location = ("agents", index, "subagents", position)
+        path = ("subagents", position)
         if name == agent.name:
-            yield Problem(
-                location,
-                f"agent '{agent.name}' lists itself under subagents; remove it",
-                "coulisse.E205",
-            )
+            yield path, "lists itself under subagents; remove it", "coulisse.E205"
         elif name in agent.subagents[:position]:
-            yield Problem(
-                location,
-                f"agent '{agent.name}' lists '{name}' twice under subagents; remove "
-                "one",
-                "coulisse.E207",
-            )
+            text = f"lists '{name}' twice under subagents; remove one"
+            yield path, text, "coulisse.E207"
 
 
-def _check_fallbacks(
-    index: int,
+def _fallback_problems(
     agent: AgentConfig,
     agents: Mapping[str, AgentConfig],
     providers: Mapping[str, ProviderConfig],
-) -> Iterable[Problem]:
+) -> Iterable[AgentProblem]:
     """Yield a problem for each fallback that is unknown, repeated, the agent itself, or
     unable to take the agent's parameters."""
     itself = (agent.name, ModelChoice(provider=agent.provider, model=agent.model))
     for position, fallback in enumerate(agent.fallbacks):
-        location = ("agents", index, "fallbacks", position)
+        path = ("fallbacks", position)
         if fallback in itself:
-            yield Problem(
-                location,
-                f"agent '{agent.name}' falls back to itself; name another agent or "
-                "model",
-                "coulisse.E209",
-            )
+            text = "falls back to itself; name another agent or model"
+            yield path, text, "coulisse.E209"
         elif fallback in agent.fallbacks[:position]:
-            yield Problem(
-                location,
-                f"agent '{agent.name}' lists {_describe_fallback(fallback)} twice "
-                "under fallbacks; remove one",
-                "coulisse.E207",
-            )
+            name = _describe_fallback(fallback)
+            text = f"lists {name} twice under fallbacks; remove one"
+            yield path, text, "coulisse.E207"
         elif isinstance(fallback, ModelChoice):
-            yield from _check_model(location, agent, fallback, providers)
+            yield from _model_problems(path, agent, fallback, providers)
         elif fallback not in agents:
-            yield Problem(
-                location,
-                f"agent '{agent.name}' falls back to agent '{fallback}', which does "
-                f"not exist{did_you_mean(fallback, agents)}",
+            yield (
+                path,
+                f"falls back to agent '{fallback}', which does not exist"
+                f"{did_you_mean(fallback, agents)}",
                 "coulisse.E208",
             )
 
 
-def _check_model(
-    location: Location,
+def _model_problems(
+    path: Location,
     agent: AgentConfig,
     fallback: ModelChoice,
     providers: Mapping[str, ProviderConfig],
-) -> Iterable[Problem]:
+) -> Iterable[AgentProblem]:
     provider = providers.get(fallback.provider)
     if provider is None:
-        yield Problem(
-            (*location, "provider"),
-            f"agent '{agent.name}' falls back to provider '{fallback.provider}', which "
-            f"is not under providers:{did_you_mean(fallback.provider, providers)}",
+        yield (
+            (*path, "provider"),
+            f"falls back to provider '{fallback.provider}', which is not under "
+            f"providers:{did_you_mean(fallback.provider, providers)}",
             "coulisse.E208",
         )
         return
     for name in registry.find_unsupported_parameters(provider, agent.parameters):
-        yield Problem(
-            location,
-            f"agent '{agent.name}' sets '{name}', which its fallback's provider "
-            f"'{fallback.provider}' ({provider.kind}) does not support; fall back to "
-            "an agent of that provider instead",
+        yield (
+            path,
+            f"sets '{name}', which its fallback's provider '{fallback.provider}' "
+            f"({provider.kind}) does not support; fall back to an agent of that "
+            "provider instead",
             "coulisse.E210",
         )
 

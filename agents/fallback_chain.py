@@ -52,6 +52,16 @@ class Model:
         return parameters
 
 
+def accepted_extras(
+    model: Model, agent: AgentConfig, extras: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the client's extra parameters that a model of an agent receives."""
+    if not extras or agent.unknown_parameters == "pass":
+        return extras
+    accepted = registry.kind_of(model.provider).extra_parameters
+    return {name: extras[name] for name in extras if name in accepted}
+
+
 def merge_parameters(
     defaults: Mapping[str, Any], requested: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -118,11 +128,9 @@ class FallbackChain:
 
     @property
     def model(self) -> Model:
-        """The current model."""
         return self._models[self._at]
 
     def next_round(self) -> None:
-        """Start a new round."""
         self._failed.clear()
 
     def advance(self, error: Exception) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from agents import message_filters, tool_execution
 from agents.config import AgentConfig
-from agents.fallback_chain import FallbackChain, Model
+from agents.fallback_chain import FallbackChain, Model, accepted_extras
 from agents.stream_filter import StreamFilter
 from core import token_estimates, token_usage, trace
 from core.errors import CoulisseError, recorded_text
@@ -47,6 +47,8 @@ class AgentRun:
     messages: Sequence[Message]
     parameters: Mapping[str, Any]
     """The request's parameters; they override the model's defaults."""
+    extra_parameters: Mapping[str, Any] = field(default_factory=dict)
+    """The request's parameters that OpenAI does not have."""
     response_format: Mapping[str, Any] | None = None
     """In OpenAI's format, for providers that enforce it."""
     client_tools: Sequence[dict[str, Any]] = ()
@@ -261,6 +263,9 @@ async def _call_model(
             messages=messages,
             tools=tool_set.tools,
             parameters=model.parameters(current.parameters, agent_run.response_format),
+            extra_parameters=accepted_extras(
+                model, agent_run.agent, agent_run.extra_parameters
+            ),
             extra_body=model.extra_body,
             stream=agent_run.stream,
             user=agent_run.user,

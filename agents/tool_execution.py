@@ -176,7 +176,6 @@ def _children(node: Any) -> Iterable[Any]:
 
 
 def _message_content(result: ToolResult) -> str | list[dict[str, Any]]:
-    """Return a result as the content of a message."""
     return result if isinstance(result, str) else list(result)
 
 

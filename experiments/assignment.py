@@ -33,8 +33,6 @@ RandomSource = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class BanditStatus:
-    """The state of a bandit's variants."""
-
     undersampled: Sequence[str]
     """Variants with fewer scores than required that may still get more."""
     leader: str | None

@@ -13,7 +13,7 @@ from experiments.comparison import variant_scores
 from experiments.config import ExperimentConfig, split_metric
 from experiments.exploration import ExplorationTracker
 from judges.config import JUDGES
-from judges.ratings.scores import ScoreStats
+from judges.ratings.statistics import ScoreStats
 
 CACHE_SECONDS = 5.0
 """Maximum age of the scores that route a request. Saves a query per request."""
@@ -21,8 +21,6 @@ CACHE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class CachedScores:
-    """The scores that were read."""
-
     experiment: ExperimentConfig
     """The experiment at that time; an edited one does not match."""
     stats: Mapping[str, ScoreStats]

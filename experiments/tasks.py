@@ -6,7 +6,7 @@ from celery import shared_task
 
 from config import live
 from config.sections import Config
-from experiments.comparison import comparison_formats, comparison_report
+from experiments.comparison import comparison_report
 from experiments.config import EXPERIMENTS, ExperimentConfig
 
 logger = logging.getLogger(__name__)
@@ -26,17 +26,16 @@ def log_winners(config: Config) -> list[str]:
             continue
         report = comparison_report.build_report(config, experiment)
         winner = report.winner
-        if winner is None or _logged_winners.get(experiment) == winner.agent:
+        if winner is None or _logged_winners.get(experiment) == winner:
             continue
-        _logged_winners[experiment] = winner.agent
-        messages.append(f"{experiment.name}: {comparison_formats.result_line(report)}")
+        _logged_winners[experiment] = winner
+        messages.append(f"{experiment.name}: {report.result}")
         logger.info(
-            "experiment '%s' has a winner by %s: %s, best with a probability of %s; it "
+            "experiment '%s' has a winner by %s: %s; it "
             "keeps running until you edit it",
             experiment.name,
             report.deciding,
-            winner.agent,
-            comparison_formats.format_probability(winner.best or 0),
+            report.result.removeprefix("Winner: "),
         )
     return messages
 

@@ -12,13 +12,14 @@ from django.utils import timezone
 
 from config.loading import checked_file
 from memory import memory_settings
+from memory.extraction import extraction_tasks
 from memory.memory_settings import UserMemory
-from memory.models import ExtractionJob, Passage
+from memory.models import Passage
 from providers.embeddings import embedders
 
 MINUTE = timedelta(minutes=1)
 MAX_WAIT = 10 * MINUTE
-"""The delay of a due job from which no worker seems to run."""
+"""The delay of a due task from which no worker seems to run."""
 MAX_COUNTED = 10_000
 """The count stops here: an exact figure would take time and is not needed."""
 
@@ -68,14 +69,14 @@ def _storage_alerts(users: UserMemory) -> Iterator[tuple[str, str]]:
             f"other than {users.embedder.id}: only their words are searched. Run "
             "`manage.py reindex`.",
         )
-    if failed_count := _count_rows(ExtractionJob.objects.filter(state="failed")):
+    if failed_count := _count_rows(extraction_tasks.extractions().errored()):
         yield (
             "coulisse.W403",
             f"Fact extraction failed for {_format_turns(failed_count)}: see `manage.py "
             "extraction --failed`.",
         )
     long_ago = timezone.now() - MAX_WAIT
-    overdue = ExtractionJob.objects.filter(state="queued", due_at__lt=long_ago)
+    overdue = extraction_tasks.extractions().open().filter(due_at__lt=long_ago)
     if late_count := _count_rows(overdue):
         yield (
             "coulisse.W405",

@@ -1,4 +1,4 @@
-"""Errors of facts about users."""
+"""Errors of users and the facts about them."""
 
 from core.errors import Invalid, NotFound
 
@@ -7,6 +7,19 @@ class FactUnknown(NotFound):
     """This user has no such fact."""
 
     code = "memory_not_found"
+
+
+class UserUnknown(NotFound):
+    """No such user. Names are not stored: use the id, or the exact name that clients \
+send."""
+
+    code = "user_not_found"
+
+
+class ReplyUnknown(NotFound):
+    """This user has no such reply, or it is not stored."""
+
+    code = "reply_not_found"
 
 
 class FactInvalid(Invalid):

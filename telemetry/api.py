@@ -1,6 +1,6 @@
 """`/v1/turns`: a user's own turns, if the server shows them."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
@@ -11,12 +11,12 @@ from api_base import pagination
 from api_base.field_types import Instant, PageLimit, refuse_nul
 from api_base.json_responses import json_response
 from config import live
+from core import ids
 from core.errors import NotFound
 from core.ids import TurnId, UserId
 from database import database_executor
 from telemetry.config import TELEMETRY
-from telemetry.presentation import turn_ids, turn_serializers
-from telemetry.schemas import TurnList, TurnObject
+from telemetry.schemas import ListedTurn, TurnList, TurnObject
 from telemetry.storage import turn_store
 from telemetry.types import Outcome
 
@@ -59,6 +59,12 @@ class TurnsQuery(CallerQuery):
         default=None, description="The `last_id` of the previous page."
     )
 
+    def fields(self) -> dict[str, Any]:
+        """Return the conditions on turns."""
+        names = {"agent", "experiment", "outcome", "request_id"}
+        given = self.model_dump(include=names, exclude_none=True)
+        return given if self.since is None else {**given, "started_at__gte": self.since}
+
 
 @router.get(
     "",
@@ -68,29 +74,16 @@ class TurnsQuery(CallerQuery):
 )
 async def list_turns(request: HttpRequest, query: Query[TurnsQuery]) -> HttpResponse:
     user_id = _user_allowed_turns(request, query)
-    page, has_more = await database_executor.run(
-        turn_store.page_turns,
-        user_id=user_id,
-        agent=query.agent,
-        experiment=query.experiment,
-        origins=turn_store.USER_ORIGINS,
-        outcome=query.outcome,
-        request_id=query.request_id,
-        since=query.since,
-        after=await pagination.resolve_cursor(
-            user_id,
-            query.after,
-            parse_id=turn_ids.parse_turn_id,
-            find=turn_store.cursor_of,
-        ),
-        limit=query.limit,
+    cursor = await pagination.resolve_cursor(
+        user_id,
+        query.after,
+        parse_id=ids.parse_turn_id,
+        find=turn_store.find_cursor,
     )
-    items = [
-        turn_serializers.without_error_details(
-            turn_serializers.serialize_list_item(turn)
-        )
-        for turn in page
-    ]
+    page, has_more = await database_executor.run(
+        turn_store.page_turns_of_user, user_id, query.fields(), cursor, query.limit
+    )
+    items = [ListedTurn.serialize(turn, for_users=True) for turn in page]
     return json_response(pagination.serialize_page(items, has_more=has_more))
 
 
@@ -116,14 +109,12 @@ async def show_turn(
     )
     if record is None:
         raise UserTurnUnknown
-    return json_response(
-        turn_serializers.without_error_details(turn_serializers.serialize_turn(record))
-    )
+    return json_response(TurnObject.serialize(record, for_users=True))
 
 
 def _parse_id(text: str) -> TurnId:
     """Return the id; raises `UserTurnUnknown` for a malformed one."""
-    turn_id = turn_ids.parse_turn_id(text)
+    turn_id = ids.parse_turn_id(text)
     if turn_id is None:
         raise UserTurnUnknown
     return turn_id

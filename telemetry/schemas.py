@@ -1,18 +1,57 @@
-"""Response models of turns, used only for the API description.
-
-`telemetry.presentation.turn_serializers` writes the responses.
-"""
+"""Responses about turns: each schema serializes the rows and records it describes."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
-from pydantic import BaseModel, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializationInfo,
+)
 
+from api_base.field_types import NullIfEmpty
+from core import ids
+from core.errors import public_text
 from core.trace import ToolKind
-from telemetry.types import Outcome
+from telemetry.presentation.turn_serializers import to_usd
+from telemetry.types import Origin, Outcome
 
 
-class TurnUsage(BaseModel):
+def _shown_error(error: str | None, info: SerializationInfo) -> str | None:
+    is_for_users = bool(info.context and info.context["for_users"])
+    return error and public_text(error) if is_for_users else error
+
+
+Error = Annotated[str | None, PlainSerializer(_shown_error)]
+"""The details of errors are for operators."""
+COST_DESCRIPTION = "US dollars; null if a price is unknown."
+Cost = Annotated[float | None, Field(description=COST_DESCRIPTION)]
+RowCost = Annotated[
+    float | None,
+    BeforeValidator(to_usd),
+    Field(validation_alias="cost_micro_usd", description=COST_DESCRIPTION),
+]
+"""The cost of a row, which is stored in micro-dollars."""
+Text = Annotated[str, BeforeValidator(str)]
+
+
+class RowObject(BaseModel):
+    """A response that is read from a row, or from a part of a `TurnRecord`."""
+
+    model_config = ConfigDict(from_attributes=True, populate_by_name=True)
+
+    @classmethod
+    def serialize(cls, row: Any, *, for_users: bool = False) -> dict[str, Any]:
+        """Return a row as JSON; without the details of errors for users."""
+        context = {"for_users": for_users}
+        return cls.model_validate(row).model_dump(mode="json", context=context)
+
+
+class TurnUsage(RowObject):
     input_tokens: int = Field(description="The whole prompt, cached tokens included.")
     output_tokens: int = Field(description="Reasoning included.")
     cache_read_tokens: int
@@ -20,87 +59,105 @@ class TurnUsage(BaseModel):
     reasoning_tokens: int
 
 
-Cost = Annotated[
-    float | None, Field(description="US dollars; null if a price is unknown.")
-]
-
-
-class AttemptObject(BaseModel):
+class AttemptObject(RowObject):
     endpoint: str = Field(description="Empty if the provider has only one.")
     seconds: float = Field(description="Time until the reply began or failed.")
-    error: str | None = Field(description="Null for the successful attempt.")
+    error: Error = Field(description="Null for the successful attempt.")
 
 
-class ModelCallObject(BaseModel):
-    object: Literal["model_call"]
+class ModelCallObject(RowObject):
+    object: Literal["model_call"] = "model_call"
     agent: str
     provider: str
     model: str
     started_at: datetime
     seconds: float | None = Field(description="Null if it was interrupted.")
-    finish_reason: str | None
-    error: str | None
+    finish_reason: NullIfEmpty
+    error: Error
     usage: TurnUsage | None = Field(description="Null if it failed.")
-    cost_usd: Cost
+    cost_usd: RowCost
     attempts: list[AttemptObject] = Field(
         description="Every HTTP request of the call; empty if the first succeeded."
     )
 
 
-class ToolCallObject(BaseModel):
-    object: Literal["tool_call"]
-    id: str | None = Field(description="The id that the model gave the call.")
+class ToolCallObject(RowObject):
+    object: Literal["tool_call"] = "tool_call"
+    id: NullIfEmpty = Field(description="The id that the model gave the call.")
     name: str
     kind: ToolKind
-    target: str | None = Field(
+    target: NullIfEmpty = Field(
         description="The MCP server or the agent that was called, if any."
     )
     arguments: str = Field(description="JSON, as the model wrote it.")
     started_at: datetime
     seconds: float | None = Field(description="Null if it was interrupted.")
     result: str | None = Field(description="Null if it failed or was interrupted.")
-    error: str | None
+    error: Error
     calls: "list[ModelCallObject | ToolCallObject]" = Field(
         description="The calls made within it."
     )
 
 
-class TurnBaseObject(BaseModel):
-    id: str = Field(description="A UUID.")
-    object: Literal["turn"]
-    completion_id: str = Field(
-        description="The `id` of the reply that the client received."
+def _completion_id(turn_id: UUID | str) -> str:
+    return turn_id if isinstance(turn_id, str) else ids.format_completion_id(turn_id)
+
+
+class TurnSummary(RowObject):
+    """What a response about a turn has."""
+
+    id: Text = Field(validation_alias="turn_id", description="A UUID.")
+    object: Literal["turn"] = "turn"
+    completion_id: Annotated[str, BeforeValidator(_completion_id)] = Field(
+        validation_alias="turn_id",
+        description="The `id` of the reply that the client received.",
     )
-    user_id: str
-    thread_id: str | None
+    user_id: Text
+    thread_id: NullIfEmpty = Field(validation_alias="thread")
     agent: str = Field(
         description="The agent that answered; for an experiment, the variant."
     )
-    experiment: str | None = Field(description="The experiment that the client named.")
+    experiment: NullIfEmpty = Field(description="The experiment that the client named.")
     variant: str | None = Field(description="The agent, if an experiment chose it.")
-    origin: Literal["chat", "task"]
+    origin: Origin
     user_message: str
-    stream: bool
+    stream: bool = Field(validation_alias="is_streamed")
     started_at: datetime
     seconds: float
     outcome: Outcome
-    finish_reason: str | None
+    finish_reason: NullIfEmpty
     usage: TurnUsage
-    cost_usd: Cost
-    request_id: str | None = Field(description="The client's id of the request.")
-    error: str | None
+    cost_usd: RowCost
+    request_id: NullIfEmpty = Field(description="The client's id of the request.")
 
 
-class ListedTurn(TurnBaseObject):
+class StudioListedTurn(TurnSummary):
+    """A turn of any origin, in a list."""
+
+    error: Error
     model_calls: int = Field(description="Number of model calls at every depth.")
     tool_calls: int = Field(description="Number of tool calls at every depth.")
 
 
-class TurnObject(TurnBaseObject):
-    recalled: list[str] = Field(description="The ids of the facts in the prompt.")
+class StudioTurn(TurnSummary):
+    """A turn of any origin, with its calls."""
+
+    error: Error
+    recalled: list[str] = Field(
+        validation_alias="recalled_fact_ids",
+        description="The ids of the facts in the prompt.",
+    )
     calls: list[ModelCallObject | ToolCallObject] = Field(
         description="In order of their start."
     )
+
+
+class ListedTurn(StudioListedTurn):
+    origin: Literal["chat", "task"]
+
+
+class TurnObject(StudioTurn):
+    origin: Literal["chat", "task"]
 
 
 class TurnList(BaseModel):

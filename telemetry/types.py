@@ -36,10 +36,15 @@ class TurnHeader:
     is_streamed: bool
     started_at: datetime
 
+    @property
+    def variant(self) -> str | None:
+        """The agent, if an experiment chose it."""
+        return self.agent if self.experiment else None
+
 
 @dataclass(frozen=True, slots=True)
-class TurnSummary(TurnHeader):
-    """A turn that ended, without its calls."""
+class TurnRecord(TurnHeader):
+    """A turn that ended, with all its calls."""
 
     seconds: float
     outcome: Outcome
@@ -54,22 +59,7 @@ class TurnSummary(TurnHeader):
     """The whole cost; None if any part is unknown."""
     usage: Usage
     """Sum of all its model calls."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRecord(TurnSummary):
-    """A whole turn."""
-
     recalled_fact_ids: Sequence[str]
     """Public ids of the user's facts in the prompt."""
     calls: Sequence[Call]
     """Ordered by start; a tool call contains the calls made within it."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnListItem(TurnSummary):
-    """A turn as a list item."""
-
-    model_calls: int
-    """Number of model calls at every depth."""
-    tool_calls: int

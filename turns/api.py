@@ -2,6 +2,7 @@
 
 import hashlib
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -13,17 +14,19 @@ from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify
 from api_base import pagination
 from api_base.json_responses import json_response
 from config import live
+from core import ids
 from core.errors import Invalid
 from core.ids import UserId
 from database import database_executor
+from tasks import user_tasks
 from tasks.config import TASKS
 from tasks.errors import TaskUnknown
-from tasks.queue import lifecycle, worker_notifier
-from tasks.reports import task_ids, task_queries
+from tasks.schemas import TaskList, TaskObject
 from tasks.submission import admission
 from turns.agent_tasks import task_requests
 from turns.agent_tasks.task_requests import TaskRequest
-from turns.schemas import NewTask, TaskList, TaskObject, TasksQuery
+from turns.preparation import options
+from turns.schemas import NewTask, TasksQuery
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 MAX_IDEMPOTENCY_KEY_LENGTH = 255
@@ -35,6 +38,7 @@ router = Router(tags=["Tasks"])
 IDEMPOTENCY_OPENAPI: dict[str, Any] = {
     "parameters": [
         *USER_HEADER_OPENAPI["parameters"],
+        *options.OPTION_HEADERS_OPENAPI,
         {
             "in": "header",
             "name": IDEMPOTENCY_HEADER,
@@ -58,11 +62,12 @@ async def create_task(
 ) -> HttpResponse:
     user_id = identify_user(request, query, body)
     config = live.current()
+    metadata = options.request_metadata(request, body.metadata)
     task_request = TaskRequest(
         body.agent,
         body.prompt,
         "api",
-        metadata=body.metadata or {},
+        metadata=metadata,
         priority=body.priority,
         retries=body.retries,
         delay_seconds=body.delay_seconds,
@@ -72,11 +77,9 @@ async def create_task(
         admission.admit_task,
         task_requests.build_task(config, caller_of(request), user_id, task_request),
         max_open=config.get(TASKS).max_open,
-        request_digest=_request_digest(body),
+        request_digest=_request_digest(body, metadata),
     )
-    if is_new:
-        worker_notifier.notify()
-    task = await database_executor.run(task_queries.get_task, task_id, user_id)
+    task = await database_executor.run(user_tasks.get_task, task_id, user_id)
     return json_response(task, status=201 if is_new else 200)
 
 
@@ -95,9 +98,8 @@ def _idempotency_key(request: HttpRequest, user_id: UserId) -> str | None:
     return f"api:{user_id}:{_digest(key.encode())}"
 
 
-def _request_digest(body: NewTask) -> str:
-    """Return a digest that distinguishes one request body from another."""
-    content = body.model_dump(exclude=USER_FIELDS)
+def _request_digest(body: NewTask, metadata: Mapping[str, str]) -> str:
+    content = {**body.model_dump(exclude=USER_FIELDS), "metadata": metadata}
     return _digest(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))
 
 
@@ -113,20 +115,18 @@ def _digest(content: bytes) -> str:
 )
 async def list_tasks(request: HttpRequest, query: Query[TasksQuery]) -> HttpResponse:
     user_id = identify_user(request, query)
-    tasks, has_more = await database_executor.run(
-        task_queries.list_tasks,
-        user_id=user_id,
-        states=[] if query.state is None else [query.state],
+    after = await pagination.resolve_cursor(
+        user_id, query.after, parse_id=ids.parse_uuid, find=user_tasks.find_cursor
+    )
+    tasks = await database_executor.run(
+        user_tasks.list_tasks,
+        user_id,
+        state=query.state,
         agent=query.agent,
-        after=await pagination.resolve_cursor(
-            user_id,
-            query.after,
-            parse_id=task_ids.parse_task_id,
-            find=task_queries.cursor_of,
-        ),
+        after=after,
         limit=query.limit,
     )
-    return json_response(pagination.serialize_page(tasks, has_more=has_more))
+    return json_response(tasks)
 
 
 @router.get(
@@ -139,9 +139,8 @@ async def show_task(
     request: HttpRequest, task_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
     user_id = identify_user(request, query)
-    return json_response(
-        await database_executor.run(task_queries.get_task, _parse_id(task_id), user_id)
-    )
+    task = await database_executor.run(user_tasks.get_task, _parse_id(task_id), user_id)
+    return json_response(task)
 
 
 @router.post(
@@ -154,17 +153,15 @@ async def cancel_task(
     request: HttpRequest, task_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
     user_id, parsed_id = identify_user(request, query), _parse_id(task_id)
-    # Raises for a task that is hidden from users.
-    await database_executor.run(task_queries.get_task, parsed_id, user_id)
-    await database_executor.run_to_end(lifecycle.cancel, parsed_id, user_id=user_id)
-    return json_response(
-        await database_executor.run(task_queries.get_task, parsed_id, user_id)
+    task = await database_executor.run_to_end(
+        user_tasks.cancel_task, parsed_id, user_id
     )
+    return json_response(task)
 
 
 def _parse_id(text: str) -> uuid.UUID:
     """Return the id; raises `TaskUnknown` for a malformed one."""
-    task_id = task_ids.parse_task_id(text)
+    task_id = ids.parse_uuid(text)
     if task_id is None:
         raise TaskUnknown
     return task_id

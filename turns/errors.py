@@ -10,6 +10,19 @@ class MessagesInvalid(Invalid):
         super().__init__(message, param=param)
 
 
+class ContextTooLong(Invalid):
+    """The conversation that the client sends exceeds the agent's limit."""
+
+    def __init__(self, tokens: int, agent: str, limit: int) -> None:
+        super().__init__(
+            f"the conversation has about {tokens:,} tokens with the instructions and "
+            f"tools of agent '{agent}', whose 'context_tokens' is {limit:,}: send "
+            "less, raise the limit, or set 'context_overflow: trim'",
+            param="messages",
+            code="context_length_exceeded",
+        )
+
+
 class SchemaInvalid(Invalid):
     """The JSON Schema of response_format is not valid."""
 

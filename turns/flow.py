@@ -46,9 +46,7 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
             async for event in events:
                 if not has_started:
                     has_started = True
-                    yield TurnStarted(
-                        turn_record.served_by(turn), turn.usage_grant.headers
-                    )
+                    yield TurnStarted(turn_record.served_by(turn), turn.headers)
                 reply.add(event)
                 if isinstance(event, TurnFinished):
                     event = replace(
@@ -83,6 +81,7 @@ def answer(turn: Turn) -> AsyncGenerator[Event]:
                 chain,
                 messages,
                 request.parameters,
+                extra_parameters=turn.extra_parameters,
                 response_format=request.response_format,
                 client_tools=request.tools,
                 own_tools=turn.tools,
@@ -95,10 +94,10 @@ def answer(turn: Turn) -> AsyncGenerator[Event]:
         )
 
     if request.format is None:
-        return ask(turn.prompt)
+        return ask(turn.model_messages)
     if request.stream:
-        return reply_format.check_stream(ask(turn.prompt), request.format)
-    return reply_format.repair_reply(ask, turn.prompt, request.format)
+        return reply_format.check_stream(ask(turn.model_messages), request.format)
+    return reply_format.repair_reply(ask, turn.model_messages, request.format)
 
 
 async def _save_interrupted(

@@ -5,8 +5,9 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
+from access.limits.usage_counters import Charge
 from access.users.caller import ANONYMOUS, Caller
 from agents.config import AgentConfig
 from agents.loop import ToolSet
@@ -18,11 +19,11 @@ from core.reply import Reply
 from core.tools import Tool
 from core.trace import Call
 from memory.config import MemoryConfig
-from memory.extraction.job_queue import ExtractionRequest
+from memory.extraction.extraction_tasks import ExtractionRequest
 from providers.embeddings.usage_collector import EmbeddingCall
 from telemetry.config import TelemetryConfig
 from telemetry.types import Origin, Outcome, TurnRecord
-from turns.budget.reservations import UsageGrant
+from turns.budget.usage_grant import UsageGrant
 from turns.preparation.options import TurnOptions
 from turns.structured_output import reply_format
 
@@ -43,11 +44,15 @@ class TurnRequest:
     options: TurnOptions
     parameters: Mapping[str, Any]
     """Sampling and tool parameters the request sets, under OpenAI's names."""
+    extra_parameters: Mapping[str, Any] = field(default_factory=dict)
+    """The parameters of the request that OpenAI does not have."""
     tools: Sequence[dict[str, Any]] = ()
     """The client's own tools; their calls go back to the client."""
     format: reply_format.ReplyFormat | None = None
     response_format: Mapping[str, Any] | None = None
     """The same as `format`, for providers that enforce it themselves."""
+    stored_fields: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the request that are stored with the reply, for its client."""
     stream: bool = False
     caller: Caller = ANONYMOUS
     """The authenticated caller."""
@@ -83,7 +88,7 @@ class Turn:
     agent: AgentConfig
     user_id: UserId
     new: Sequence[Message]
-    """The messages this turn adds to the transcript, before the reply."""
+    """The messages after the last reply in the request, which the turn answers."""
     prompt: Sequence[Message]
     memory: MemoryConfig
     extraction_request: ExtractionRequest | None
@@ -94,12 +99,20 @@ class Turn:
     """The configuration when the turn began."""
     usage_grant: UsageGrant
     """The reserved usage, and the counters that the turn is charged to."""
+    reading: Literal["server", "client", "none"] = "server"
+    """How the request's messages are read (`preparation.history`)."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of the response."""
     recalled_fact_ids: Sequence[uuid.UUID] = ()
     """The user's facts in the prompt."""
+    extra_parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Those of the request that its models may receive."""
     tools: Sequence[Tool] = ()
     """The agent's own tools."""
     tool_set: ToolSet | None = None
     """The tools of the agent and the client, as models receive them."""
+    model_messages: Sequence[Message] = ()
+    """The prompt with the contents of its files, as the models receive it."""
     experiment: str = ""
     """The experiment that the client named, if the agent is a variant of it."""
     record: list[Call] = field(default_factory=list)
@@ -110,9 +123,31 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class EndedTurn:
-    """A turn that is over, as passed to hooks."""
+    """A turn that is over, as it is stored and passed to hooks."""
 
     turn: Turn
     reply: Reply
     record: TurnRecord
     outcome: Outcome
+    charge: Charge
+
+    @property
+    def is_incognito(self) -> bool:
+        return self.turn.request.options.is_incognito
+
+    @property
+    def is_void(self) -> bool:
+        """Whether it adds no messages: its history is `none`, it failed without a
+        reply, or its task may be retried."""
+        return self.turn.reading == "none" or (
+            self.outcome == "error"
+            and (self.turn.request.origin == "task" or not self.reply.has_output)
+        )
+
+    @property
+    def extraction_request(self) -> ExtractionRequest | None:
+        return None if self.is_void else self.turn.extraction_request
+
+    def settle(self) -> None:
+        """Charge the turn and release its reservation, on a database thread."""
+        self.turn.usage_grant.settle(self.charge)

@@ -28,8 +28,6 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A loaded skill."""
-
     name: str
     """The name that agents and models use."""
     description: str
@@ -52,8 +50,6 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class FolderScan:
-    """The result of scanning a folder."""
-
     listing: FolderListing
     read_at: float
     skill: Skill | None
@@ -67,9 +63,11 @@ class SkillDirectory:
         self.path = path
         self._scans: dict[str, FolderScan] = {}
         self._logged: set[str] = set()
+        self.skills: Mapping[str, Skill] = {}
+        """By name."""
 
-    def load(self) -> dict[str, Skill]:
-        """Return the skills by name; invalid ones are skipped and logged once."""
+    def load(self) -> None:
+        """Update the skills; invalid ones are skipped and logged once."""
         folders, problems = self._list_folders()
         scans = {folder: self._scan(folder) for folder in folders}
         self._scans = {f: scan for f, scan in scans.items() if scan}
@@ -85,7 +83,7 @@ class SkillDirectory:
                     f"name '{skill.name}'; the skill is skipped until you rename one"
                 )
         self._log_problems(problems)
-        return skills
+        self.skills = skills
 
     def _list_folders(self) -> tuple[list[str], list[str]]:
         """Return the names of the folders, and the problems of others."""
@@ -105,15 +103,10 @@ class SkillDirectory:
             listing = skill_files.list_folder(self.path / folder)
         except OSError as exc:
             problem = f"{self._label(folder)}: {_unreadable_message(exc)}"
-            return FolderScan(
-                FolderListing({}, (), is_truncated=False), 0, None, [problem]
-            )
+            nothing = FolderListing({}, (), is_truncated=False)
+            return FolderScan(nothing, 0, None, [problem])
         previous = self._scans.get(folder)
-        if (
-            previous is not None
-            and previous.listing == listing
-            and _is_settled(previous)
-        ):
+        if previous and previous.listing == listing and _is_settled(previous):
             return previous
         if SKILL_FILE not in (*listing.files, *listing.links):
             return None
@@ -157,19 +150,10 @@ class SkillDirectory:
     def _build_skill(
         self, folder: str, listing: FolderListing, text: SkillText
     ) -> Skill:
-        bundled = {
-            path: stamp.size
-            for path, stamp in listing.files.items()
-            if path != SKILL_FILE
-        }
-        return Skill(
-            _tool_name(text.name, folder),
-            text.description,
-            text.body,
-            self.path,
-            folder,
-            bundled,
-        )
+        sizes = {path: stamp.size for path, stamp in listing.files.items()}
+        del sizes[SKILL_FILE]
+        name = _tool_name(text.name, folder)
+        return Skill(name, text.description, text.body, self.path, folder, sizes)
 
     def _label(self, *steps: str) -> str:
         return _printable(reader.display_path(self.path.joinpath(*steps)))

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
+from agents.function_tools import FunctionTool, ToolArguments, parse_arguments
 from agents.skills.loader import MAX_DESCRIPTION_LENGTH, READ_TOOL, Skill
 from agents.skills.skill_files import SKILL_FILE
 from core.errors import Invalid
@@ -31,113 +32,85 @@ def make_tools(skills: Mapping[str, Skill]) -> list[Tool]:
     """
     if not skills:
         return []
-    return [*map(SkillTool, skills.values()), SkillFileTool(skills)]
+    return [*map(_skill_tool, skills.values()), _file_tool(skills)]
 
 
-@dataclass(frozen=True, slots=True)
-class SkillTool:
-    """Returns the instructions of one skill."""
+def _skill_tool(skill: Skill) -> FunctionTool:
+    """Return the tool that shows the instructions of one skill."""
 
-    skill: Skill
-    kind: Literal["skill"] = "skill"
-    target: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.skill.name
-
-    @property
-    def description(self) -> str:
-        return self.skill.description[:MAX_DESCRIPTION_LENGTH]
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return NO_ARGUMENTS
-
-    async def call(self, arguments: Mapping[str, Any], record: TracedToolCall) -> str:
-        body = self.skill.body or f"(The {SKILL_FILE} of this skill is empty.)"
-        page = text_page(body, 0, self.skill.name, SKILL_FILE)
-        file_list = _file_list(self.skill.files)
+    async def show(arguments: Mapping[str, Any], record: TracedToolCall) -> str:
+        body = skill.body or f"(The {SKILL_FILE} of this skill is empty.)"
+        page = text_page(body, 0, skill.name, SKILL_FILE)
+        file_list = _file_list(skill.files)
         if not file_list:
             return page
         return f"{page}\n\nFiles of this skill, to read with {READ_TOOL}:\n{file_list}"
 
+    description = skill.description[:MAX_DESCRIPTION_LENGTH]
+    return FunctionTool("skill", skill.name, description, NO_ARGUMENTS, show)
 
-class FileArguments(BaseModel):
-    """Arguments of `skill_file`; unknown names are refused."""
 
-    model_config = ConfigDict(extra="forbid")
-
+class FileArguments(ToolArguments):
     skill: str
     path: str = Field(min_length=1)
     offset: int = Field(0, ge=0)
 
 
-@dataclass(frozen=True, slots=True)
-class SkillFileTool:
-    """Reads the files of one agent's skills."""
-
-    skills: Mapping[str, Skill]
-    kind: Literal["skill"] = "skill"
-    target: str = ""
-    name: str = READ_TOOL
-    description: str = (
+def _file_tool(skills: Mapping[str, Skill]) -> FunctionTool:
+    """Return the tool that reads the files of one agent's skills."""
+    return FunctionTool(
+        "skill",
+        READ_TOOL,
         "Read a file that is bundled with a skill. Call the skill itself first: its "
-        "instructions list the files and explain when to read them."
+        "instructions list the files and explain when to read them.",
+        _file_parameters(skills),
+        partial(_read_file, skills),
     )
 
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return {
-            "type": "object",
-            "properties": {
-                "skill": {
-                    "type": "string",
-                    "enum": list(self.skills),
-                    "description": "The skill the file belongs to.",
-                },
-                "path": {
-                    "type": "string",
-                    "description": "The path of the file, as listed by the skill.",
-                },
-                "offset": {
-                    "type": "integer",
-                    "minimum": 0,
-                    "description": "The character to start at, to continue a truncated "
-                    "file. 0 is the beginning.",
-                },
+
+def _file_parameters(skills: Mapping[str, Skill]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {
+            "skill": {
+                "type": "string",
+                "enum": list(skills),
+                "description": "The skill the file belongs to.",
             },
-            "required": ["skill", "path"],
-            "additionalProperties": False,
-        }
-
-    async def call(self, arguments: Mapping[str, Any], record: TracedToolCall) -> str:
-        parsed = _check_arguments(arguments)
-        skill = self.skills.get(parsed.skill)
-        if skill is None:
-            names = ", ".join(self.skills)
-            raise Invalid(
-                f"there is no skill '{parsed.skill}'; available skills: {names}"
-            )
-        path = _normalize_path(parsed.path)
-        if path == SKILL_FILE:
-            return text_page(skill.body, parsed.offset, skill.name, path)
-        if path not in skill.files:
-            raise Invalid(
-                f"'{parsed.path}' is not a file of the skill '{skill.name}'; "
-                f"its files are: {', '.join(list(skill.files)[:MAX_LISTED]) or 'none'}"
-            )
-        text = await asyncio.to_thread(_file_text, skill, path)
-        return text_page(text, parsed.offset, skill.name, path)
+            "path": {
+                "type": "string",
+                "description": "The path of the file, as listed by the skill.",
+            },
+            "offset": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "The character to start at, to continue a truncated "
+                "file. 0 is the beginning.",
+            },
+        },
+        "required": ["skill", "path"],
+        "additionalProperties": False,
+    }
 
 
-def _check_arguments(arguments: Mapping[str, Any]) -> FileArguments:
-    try:
-        return FileArguments.model_validate(arguments)
-    except ValidationError as exc:
-        errors = exc.errors(include_url=False, include_input=False)
-        messages = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in errors)
-        raise Invalid("; ".join(messages)) from exc
+async def _read_file(
+    skills: Mapping[str, Skill], arguments: Mapping[str, Any], record: TracedToolCall
+) -> str:
+    parsed = parse_arguments(FileArguments, arguments)
+    skill = skills.get(parsed.skill)
+    if skill is None:
+        names = ", ".join(skills)
+        raise Invalid(f"there is no skill '{parsed.skill}'; available skills: {names}")
+    path = _normalize_path(parsed.path)
+    if path == SKILL_FILE:
+        return text_page(skill.body, parsed.offset, skill.name, path)
+    if path not in skill.files:
+        raise Invalid(
+            f"'{parsed.path}' is not a file of the skill '{skill.name}'; "
+            f"its files are: {', '.join(list(skill.files)[:MAX_LISTED]) or 'none'}"
+        )
+    text = await asyncio.to_thread(_file_text, skill, path)
+    return text_page(text, parsed.offset, skill.name, path)
 
 
 def _normalize_path(path: str) -> str:

@@ -7,7 +7,6 @@ refreshes them. Source: "Skills" of the reference.
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec
 
@@ -43,13 +42,6 @@ class SkillsConfig(BaseModel):
 SKILLS = Section(key="skills", shape=SkillsConfig, default=SkillsConfig)
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedSkills:
-    path: Path
-    skills: Mapping[str, Skill]
-
-
-_cached: _CachedSkills | None = None
 _directory: SkillDirectory | None = None
 _lock = threading.Lock()
 _logged_missing: tuple[Config, set[str]] | None = None
@@ -62,10 +54,10 @@ def get_skills(config: Config) -> Mapping[str, Skill]:
     after an edit of `skills.dir`. Later changes are loaded by `SkillWatcher`.
     """
     path = config.path.parent / config.get(SKILLS).dir
-    cached = _cached
-    if cached is None or cached.path != path:
-        return _open_directory(path)
-    return cached.skills
+    directory = _directory
+    if directory is None or directory.path != path:
+        directory = _open_directory(path)
+    return directory.skills
 
 
 def refresh() -> None:
@@ -75,22 +67,21 @@ def refresh() -> None:
             _load(_directory)
 
 
-def _open_directory(path: Path) -> Mapping[str, Skill]:
-    global _directory, _cached
+def _open_directory(path: Path) -> SkillDirectory:
+    global _directory
     with _lock:
         if _directory is None or _directory.path != path:
-            _directory, _cached = SkillDirectory(path), None
-        return _load(_directory)
+            opened = SkillDirectory(path)
+            _load(opened)
+            _directory = opened
+        return _directory
 
 
-def _load(directory: SkillDirectory) -> Mapping[str, Skill]:
-    global _cached
-    before = {} if _cached is None else _cached.skills
-    skills = directory.load()
-    if changes := config_diff.describe_entry_changes(before, skills):
+def _load(directory: SkillDirectory) -> None:
+    before = directory.skills
+    directory.load()
+    if changes := config_diff.describe_entry_changes(before, directory.skills):
         logger.info("skills in %s: %s", reader.display_path(directory.path), changes)
-    _cached = _CachedSkills(directory.path, skills)
-    return skills
 
 
 def make_tools(config: Config, names: Sequence[str]) -> list[Tool]:

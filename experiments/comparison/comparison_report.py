@@ -4,96 +4,137 @@ Reads tables: call it from commands, jobs and database threads.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from config.sections import Config
 from experiments import assignment
 from experiments.assignment import BanditStatus
-from experiments.comparison import comparison_metrics, inference, variant_scores
+from experiments.comparison import (
+    comparison_metrics,
+    inference,
+    result_text,
+    variant_scores,
+)
 from experiments.comparison.inference import MeanEstimate
 from experiments.config import ExperimentConfig, split_metric
-from judges.ratings import scores
-from judges.ratings.scores import ScoreStats, VariantScoreQuery
-from telemetry.statistics import variant_counts
-from telemetry.statistics.variant_counts import VariantCounts
-
-
-@dataclass(frozen=True, slots=True)
-class VariantComparison:
-    """The variants by one metric."""
-
-    metric: str
-    estimates: Sequence[MeanEstimate]
-
-    @property
-    def leader(self) -> MeanEstimate | None:
-        """The variant most likely to be the best; None with too few scores."""
-        estimates = [each for each in self.estimates if each.best is not None]
-        return max(estimates, key=lambda each: each.best or 0, default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class ExperimentReport:
-    """All data about an experiment."""
-
-    experiment: ExperimentConfig
-    since: datetime | None
-    """Turns and scores count from this time on; None counts all."""
-    traffic: Mapping[str, VariantCounts]
-    comparisons: Sequence[VariantComparison]
-    deciding: str | None
-    """The metric by which a variant wins."""
-    bandit_status: BanditStatus | None
-    """The state of a bandit's variants."""
-    recent: Mapping[str, ScoreStats]
-    """Recent scores of a bandit's variants by its metric; empty for others."""
-
-    @property
-    def deciding_comparison(self) -> VariantComparison | None:
-        """The comparison by the deciding metric."""
-        for comparison in self.comparisons:
-            if comparison.metric == self.deciding:
-                return comparison
-        return None
-
-    @property
-    def winner(self) -> MeanEstimate | None:
-        """The winner by `stop_when`; None without a winner or rule."""
-        rule, comparison = self.experiment.stop_when, self.deciding_comparison
-        if rule is None or comparison is None:
-            return None
-        return inference.find_winner(
-            comparison.estimates,
-            confidence=rule.confidence,
-            min_samples=rule.min_samples,
-        )
+from experiments.schemas import (
+    BanditState,
+    BanditVariant,
+    ExperimentResults,
+    MetricResult,
+    VariantResult,
+)
+from judges.models import Score
+from judges.ratings.statistics import ScoreStats, VariantScoreQuery
+from telemetry.models import Turn, VariantCounts
 
 
 def build_report(
     config: Config, experiment: ExperimentConfig, since: datetime | None = None
-) -> ExperimentReport:
+) -> ExperimentResults:
     """Return the report of an experiment.
 
-    Without `since`, the report of a bandit covers its window.
+    Without `since`, the report of a bandit covers its window, and others all turns.
     """
     since = since or variant_scores.scores_since(experiment)
     status, recent = None, dict[str, ScoreStats]()
     if experiment.strategy == "bandit":
         recent = variant_scores.recent_stats(experiment)
         status = assignment.bandit_status(experiment, recent)
-    return ExperimentReport(
-        experiment,
-        since,
-        variant_counts.counts_by_agent(experiment.name, since),
-        [
-            compare_variants(experiment, metric, since)
-            for metric in comparison_metrics.shared_metrics(config, experiment)
-        ],
-        comparison_metrics.deciding_metric(config, experiment),
-        status,
-        recent,
+    turns = Turn.objects.filter(experiment=experiment.name)
+    if since is not None:
+        turns = turns.filter(started_at__gte=since)
+    counts = turns.count_variants().get(experiment.name, {})
+    metrics = [
+        compare_variants(experiment, metric, since)
+        for metric in comparison_metrics.shared_metrics(config, experiment)
+    ]
+    deciding = comparison_metrics.deciding_metric(config, experiment)
+    decisive = next((each for each in metrics if each.metric == deciding), None)
+    winner = _find_winner(experiment, decisive.estimates) if decisive else None
+    is_shadow, rule = experiment.strategy == "shadow", experiment.stop_when
+    return ExperimentResults(
+        name=experiment.name,
+        strategy=experiment.strategy,
+        sticky_by_user=experiment.sticky_by_user,
+        primary=experiment.primary,
+        sampling_rate=experiment.sampling_rate if is_shadow else None,
+        since=since,
+        variants=_list_variants(experiment, counts, status),
+        metrics=metrics,
+        deciding=deciding,
+        stop_when=rule,
+        winner=winner and winner.agent,
+        result=result_text.describe_result(metrics, decisive, rule, winner),
+        bandit=status and _describe_bandit(experiment, status, recent),
     )
+
+
+def _list_variants(
+    experiment: ExperimentConfig,
+    counts: Mapping[str, VariantCounts],
+    status: BanditStatus | None,
+) -> list[VariantResult]:
+    served = sum(each.served for each in counts.values())
+    shares = _current_shares(experiment, status)
+    variants = []
+    for variant in experiment.variants:
+        name = variant.agent
+        found = counts.get(name, VariantCounts())
+        variants.append(
+            VariantResult(
+                agent=name,
+                weight=variant.weight,
+                share=shares[name],
+                turns=found.served,
+                share_of_turns=found.served / served if served else None,
+                shadow_runs=found.shadow_runs,
+                is_primary=experiment.primary == name,
+                is_leader=status is not None and status.leader == name,
+                is_undersampled=status is not None and name in status.undersampled,
+            )
+        )
+    return variants
+
+
+def _current_shares(
+    experiment: ExperimentConfig, status: BanditStatus | None
+) -> dict[str, float]:
+    if status is not None:
+        return assignment.choice_probabilities(experiment, status)
+    if experiment.strategy == "shadow":
+        return {name: float(name == experiment.primary) for name in experiment.agents}
+    total = sum(variant.weight for variant in experiment.variants)
+    return {each.agent: each.weight / total for each in experiment.variants}
+
+
+def _describe_bandit(
+    experiment: ExperimentConfig,
+    status: BanditStatus,
+    recent: Mapping[str, ScoreStats],
+) -> BanditState:
+    scored = {name: (stats.count, stats.mean) for name, stats in recent.items()}
+    variants = []
+    for name in experiment.agents:
+        count, mean = scored.get(name, (0, None))
+        variants.append(BanditVariant(agent=name, count=count, mean=mean))
+    return BanditState(
+        metric=experiment.metric or "",
+        epsilon=experiment.epsilon,
+        min_samples=experiment.min_samples,
+        window_seconds=experiment.bandit_window_seconds,
+        leader=status.leader,
+        undersampled=list(status.undersampled),
+        variants=variants,
+    )
+
+
+def compare_variants(
+    experiment: ExperimentConfig, metric: str, since: datetime | None
+) -> MetricResult:
+    stats = variant_scores.variant_stats(experiment, metric, since)
+    estimates = inference.estimate_means(experiment.agents, stats)
+    return MetricResult(metric=metric, estimates=estimates)
 
 
 def find_winners(
@@ -109,7 +150,7 @@ def find_winners(
             queries.append(VariantScoreQuery(name, *metric, each.agents, since))
     winners = {
         name: _winner_of(ruled[name], stats)
-        for name, stats in scores.variant_stats(queries).items()
+        for name, stats in Score.objects.stats_by_variant(queries).items()
     }
     return {name: winner.agent for name, winner in winners.items() if winner}
 
@@ -124,16 +165,16 @@ def _winner_of(
     ):
         # Returns early, because probabilities take longer to compute.
         return None
+    estimates = inference.estimate_means(experiment.agents, stats)
+    return _find_winner(experiment, estimates)
+
+
+def _find_winner(
+    experiment: ExperimentConfig, estimates: Sequence[MeanEstimate]
+) -> MeanEstimate | None:
+    """Return the winner by `stop_when`; None without a winner or rule."""
+    if (rule := experiment.stop_when) is None:
+        return None
     return inference.find_winner(
-        inference.estimate_means(experiment.agents, stats),
-        confidence=rule.confidence,
-        min_samples=rule.min_samples,
+        estimates, confidence=rule.confidence, min_samples=rule.min_samples
     )
-
-
-def compare_variants(
-    experiment: ExperimentConfig, metric: str, since: datetime | None
-) -> VariantComparison:
-    """Return the comparison of the variants by one metric."""
-    stats = variant_scores.variant_stats(experiment, metric, since)
-    return VariantComparison(metric, inference.estimate_means(experiment.agents, stats))

@@ -10,10 +10,11 @@ Bayesian Data Analysis, 3rd ed., 3.2.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from experiments.comparison import t_distribution
 
@@ -53,10 +54,12 @@ class MeanEstimate:
     count: int
     mean: float | None = None
     """None without scores."""
-    low: float | None = None
+    low: Annotated[float | None, Field(description="Of the 95 % interval.")] = None
     """Lower bound of the interval; None with fewer than two scores."""
-    high: float | None = None
-    best: float | None = None
+    high: Annotated[float | None, Field(description="Of the 95 % interval.")] = None
+    best: Annotated[
+        float | None, Field(description="The probability of being best.")
+    ] = None
     """Probability that no other variant has a higher mean; None if any variant has
     fewer than two scores.
     """
@@ -133,13 +136,11 @@ class Posterior:
 
     @property
     def midpoints(self) -> Cells:
-        """The midpoints of the cells."""
         angles = (self.edges[1:] + self.edges[:-1]) / 2
         points: Cells = self.center + self.half_width * np.tan(angles)
         return points
 
     def probability_below(self, points: Cells) -> Cells:
-        """Return the probability below each of these points."""
         angles = np.arctan((points - self.center) / self.half_width)
         sums = np.concatenate(([0.0], np.cumsum(self.weights)))
         return np.interp(angles, self.edges, sums)

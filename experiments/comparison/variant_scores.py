@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 from experiments.config import ExperimentConfig, split_metric
-from judges.ratings import scores
-from judges.ratings.scores import ScoreStats
+from judges.models import Score
+from judges.ratings.statistics import ScoreStats
 
 
 def variant_stats(
@@ -15,13 +15,13 @@ def variant_stats(
     By agent; those without scores are left out.
     """
     judge, criterion = split_metric(metric) or ("", "")
-    return scores.stats_by_agent(
-        judge,
-        criterion,
-        experiment.agents,
-        since=since,
+    scores = Score.objects.filter(
+        judge=judge,
+        criterion=criterion,
+        agent__in=experiment.agents,
         experiment=experiment.name,
     )
+    return scores.filter_given(judged_at__gte=since).stats_by_agent()
 
 
 def recent_stats(experiment: ExperimentConfig) -> dict[str, ScoreStats]:

@@ -17,6 +17,7 @@ from memory.api import serializers
 from memory.api.schemas import (
     DeletedMemory,
     MemoriesQuery,
+    MemoryChange,
     MemoryChanges,
     MemoryHistory,
     MemoryList,
@@ -29,9 +30,8 @@ from memory.api.schemas import (
 )
 from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
-from memory.facts import fact_serializers, fact_store, public_ids
+from memory.facts import fact_store, public_ids
 from memory.recall import query_preparation, search
-from memory.recall.types import FactHit, MessageHit
 
 ACTOR = "user"
 
@@ -59,7 +59,7 @@ async def list_memories(
         after=await _cursor(user_id, query.after),
         limit=query.limit,
     )
-    return json_response(serializers.serialize_page(page, has_more=has_more))
+    return json_response(serializers.memory_page(page, has_more=has_more))
 
 
 async def _cursor(
@@ -77,7 +77,7 @@ async def _cursor(
         raise Invalid(
             "'after' must be the last_id of the previous page", param="after"
         ) from exc
-    return last.created_at, last.id
+    return last.cursor
 
 
 @router.post(
@@ -108,7 +108,7 @@ async def create_memory(
         errors=[vector.error],
     )
     fact = await database_executor.run(fact_store.get_fact, user_id, saved.fact_id)
-    return json_response(serializers.serialize_saved(fact, saved), status=201)
+    return json_response(serializers.saved_memory(fact, saved), status=201)
 
 
 # Registered before `{memory_id}`, which would take `search` for an id.
@@ -147,21 +147,15 @@ async def _search(user_id: UserId, query: MemorySearchBody) -> HttpResponse:
             param="category",
         )
     prepared = await query_preparation.prepare_query(query.query, fusion=query.fusion)
-    facts: list[FactHit] = []
-    messages: list[MessageHit] = []
-    if query.in_ != "messages":
-        facts = await database_executor.run(
-            search.search_facts,
-            user_id,
-            prepared.query,
-            limit=query.limit,
-            category=query.category,
-        )
-    if query.in_ != "facts":
-        messages = await database_executor.run(
-            search.search_messages, user_id, prepared.query, limit=query.limit
-        )
-    content = serializers.serialize_hits(
+    facts, messages = await database_executor.run(
+        search.search_facts_and_messages,
+        user_id,
+        prepared.query,
+        facts=0 if query.in_ == "messages" else query.limit,
+        messages=0 if query.in_ == "facts" else query.limit,
+        category=query.category,
+    )
+    content = serializers.search_results(
         facts, messages, prepared, limit=query.limit, explain=query.explain
     )
     return json_response(content)
@@ -180,7 +174,7 @@ async def show_memory(
     fact = await database_executor.run(
         fact_store.get_fact, user_id, public_ids.require_fact_id(memory_id)
     )
-    return json_response(fact_serializers.serialize_fact(fact))
+    return json_response(MemoryObject.model_validate(fact))
 
 
 @router.patch(
@@ -206,23 +200,19 @@ async def change_memory(
         changes.setdefault("status", "pending_review")
     if changes:
         vector = await query_preparation.embed_changed_fact(fact.content, changes)
-        updated_at = fact.updated_at
         event = build_event(
             request, "memory.change", user_id, memory_id, fields=[*changes]
         )
-        fact = await database_executor.run_to_end(
+        await database_executor.run_to_end(
             audit_log.run_recorded,
-            lambda now: event if now.updated_at != updated_at else None,
-            fact_store.edit_fact,
-            user_id,
-            fact.id,
+            lambda is_changed: event if is_changed else None,
+            fact.edit,
             changes,
             by=ACTOR,
             reason=body.reason,
-            embedded=vector.embedded,
-            error=vector.error,
+            text=vector,
         )
-    return json_response(fact_serializers.serialize_fact(fact))
+    return json_response(MemoryObject.model_validate(fact))
 
 
 @router.delete(
@@ -240,17 +230,12 @@ async def delete_memory(
     await database_executor.run_to_end(
         audit_log.run_recorded,
         lambda is_new: event if is_new else None,
-        fact_store.soft_delete_fact,
+        fact_store.forget_fact,
         user_id,
         fact_id,
         by=ACTOR,
     )
-    content = {
-        "id": public_ids.format_fact_id(fact_id),
-        "object": "memory.deleted",
-        "deleted": True,
-    }
-    return json_response(content)
+    return json_response(DeletedMemory.model_validate({"id": fact_id}))
 
 
 @router.get(
@@ -266,5 +251,6 @@ async def show_history(
     steps = await database_executor.run(
         fact_store.list_changes, user_id, public_ids.require_fact_id(memory_id)
     )
-    content = [fact_serializers.serialize_change(step) for step in steps]
-    return json_response({"object": "list", "data": content, "has_more": False})
+    return json_response(
+        MemoryHistory(data=[MemoryChange.model_validate(step) for step in steps])
+    )

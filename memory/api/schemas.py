@@ -1,11 +1,13 @@
 """Pydantic models of the requests and responses of `/v1/memories`."""
 
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -13,9 +15,17 @@ from pydantic import (
 )
 
 from access.users.request_user import CallerBody, CallerQuery
-from api_base.field_types import Instant, PageLimit, refuse_nul
+from api_base.field_types import (
+    Instant,
+    NullIfEmpty,
+    PageLimit,
+    UnixSeconds,
+    refuse_nul,
+)
 from core import token_estimates
 from core.errors import Invalid
+from core.text.timestamps import format_time
+from memory.facts import public_ids
 from memory.facts.types import (
     MAX_CONTENT_LENGTH,
     Category,
@@ -103,27 +113,16 @@ class MemorySearchBody(CallerBody):
         return token_estimates.estimate_text(self.query)
 
 
-class MemoryDates(CallerBody):
-    """Fields that new and changed memories share."""
+class FactDates(BaseModel):
+    """When a fact is true, and how long it is kept."""
 
     valid_from: Instant | None = None
     valid_to: Instant | None = None
     expires_at: Instant | None = None
-    ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)] | None = Field(
-        default=None, description="Sets `expires_at`, from now."
-    )
 
     @model_validator(mode="after")
-    def _check_dates(self) -> Self:
-        now = datetime.now(UTC)
-        if self.ttl_seconds is not None:
-            if self.expires_at is not None:
-                raise Invalid(
-                    "'ttl_seconds' sets 'expires_at': send only one of them",
-                    param="ttl_seconds",
-                )
-            self.expires_at = now + timedelta(seconds=self.ttl_seconds)
-        elif self.expires_at is not None and self.expires_at <= now:
+    def _check_expiry(self) -> Self:
+        if self.expires_at is not None and self.expires_at <= datetime.now(UTC):
             raise Invalid(
                 "'expires_at' is in the past: send a later time, or delete the memory",
                 param="expires_at",
@@ -131,8 +130,28 @@ class MemoryDates(CallerBody):
         return self
 
 
-class NewFactFields(BaseModel):
-    """Fields of a new fact, from clients and agents."""
+class MemoryDates(FactDates, CallerBody):
+    """Fields that new and changed memories share."""
+
+    ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)] | None = Field(
+        default=None, description="Sets `expires_at`, from now."
+    )
+
+    @model_validator(mode="after")
+    def _apply_ttl(self) -> Self:
+        if self.ttl_seconds is None:
+            return self
+        if self.expires_at is not None:
+            raise Invalid(
+                "'ttl_seconds' sets 'expires_at': send only one of them",
+                param="ttl_seconds",
+            )
+        self.expires_at = datetime.now(UTC) + timedelta(seconds=self.ttl_seconds)
+        return self
+
+
+class NewFactFields(FactDates):
+    """Fields of a new fact, from clients and operators."""
 
     content: Content
     category: Category = "general"
@@ -143,9 +162,6 @@ class NewFactFields(BaseModel):
         "replaces this one.",
     )
     pinned: bool = False
-    valid_from: Instant | None = None
-    valid_to: Instant | None = None
-    expires_at: Instant | None = None
 
     def to_fact_draft(self, source: Source, **more: Any) -> FactDraft:
         """Return the fact's draft; `more` are fields only its writer may set."""
@@ -177,8 +193,8 @@ def remove_schema_defaults(schema: dict[str, Any]) -> None:
         field.pop("default", None)
 
 
-class FactChangeFields(BaseModel):
-    """Changes of a fact, from clients and agents; null clears optional fields."""
+class FactChangeFields(FactDates):
+    """Changes of a fact, from clients and operators; null clears optional fields."""
 
     model_config = ConfigDict(json_schema_extra=remove_schema_defaults)
 
@@ -195,7 +211,7 @@ class FactChangeFields(BaseModel):
     )
 
     def changes(self) -> dict[str, Any]:
-        """Return the changes, by the names of `memory.facts.fact_store.edit_fact`."""
+        """Return the changes, by the names of `Fact.edit`."""
         names = sorted(self.model_fields_set & CHANGEABLE_FIELDS)
         return {COLUMN_NAMES.get(name, name): getattr(self, name) for name in names}
 
@@ -225,38 +241,67 @@ class MemoryChanges(MemoryDates, FactChangeFields):
         return MAX_CONTENT_LENGTH if "status" in self.model_fields_set else 0
 
 
-# Response schemas, for documentation only: `memory.facts.fact_serializers` writes the
-# responses.
+# Responses. They are made of `Fact`, `FactChange` and the results of searches.
+
+
+def _write_fact_id(fact_id: Any) -> Any:
+    is_id = isinstance(fact_id, uuid.UUID)
+    return public_ids.format_fact_id(fact_id) if is_id else fact_id
+
+
+def _write_changed_fields(values: Any) -> Any:
+    """Return fields of a fact's history under their public names."""
+    return values and {
+        PUBLIC_NAMES.get(name, name): _write_changed_field(name, value)
+        for name, value in values.items()
+    }
+
+
+def _write_changed_field(name: str, value: Any) -> Any:
+    if value is None or (value == "" and name in ("agent", "quote")):
+        return None
+    if name == "superseded_by_id":
+        return public_ids.format_fact_id(uuid.UUID(value))
+    if name in ("said_at", "valid_from", "valid_to", "expires_at"):
+        return format_time(datetime.fromisoformat(value))
+    return value
+
+
+PUBLIC_NAMES = {"is_pinned": "pinned", "superseded_by_id": "superseded_by"}
+FactId = Annotated[str, BeforeValidator(_write_fact_id)]
+ChangedFields = Annotated[dict[str, Any] | None, BeforeValidator(_write_changed_fields)]
 
 
 class MemoryObject(BaseModel):
-    id: str = Field(description="`mem_` and 32 hexadecimal digits.")
-    object: Literal["memory"]
+    model_config = ConfigDict(from_attributes=True, populate_by_name=True)
+
+    id: FactId = Field(description="`mem_` and 32 hexadecimal digits.")
+    object: Literal["memory"] = "memory"
     content: str
     category: Category
     key: str | None
     importance: int
-    status: Status
-    pinned: bool
+    status: Status = Field(validation_alias="current_status")
+    pinned: bool = Field(validation_alias="is_pinned")
     source: Source
-    agent: str | None
-    quote: str | None
+    agent: NullIfEmpty
+    quote: NullIfEmpty
     said_at: datetime
     valid_from: datetime | None
     valid_to: datetime | None
     expires_at: datetime | None
-    superseded_by: str | None
-    created_at: int
-    updated_at: int
+    superseded_by: FactId | None = Field(validation_alias="superseded_by_id")
+    created_at: UnixSeconds
+    updated_at: UnixSeconds
 
 
 class SavedMemory(MemoryObject):
     outcome: Outcome
-    superseded: str | None
+    superseded: FactId | None
 
 
 class MemoryList(BaseModel):
-    object: Literal["list"]
+    object: Literal["list"] = "list"
     data: list[MemoryObject]
     has_more: bool
     first_id: str | None
@@ -264,50 +309,69 @@ class MemoryList(BaseModel):
 
 
 class MemoryChange(BaseModel):
-    object: Literal["memory.change"]
+    model_config = ConfigDict(from_attributes=True)
+
+    object: Literal["memory.change"] = "memory.change"
     at: datetime
     action: str
     by: str
-    reason: str | None
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
+    reason: NullIfEmpty
+    before: ChangedFields
+    after: ChangedFields
+
+
+class FactWithHistory(MemoryObject):
+    """A fact with its history, oldest first."""
+
+    history: list[MemoryChange]
 
 
 class MemoryHistory(BaseModel):
-    object: Literal["list"]
+    object: Literal["list"] = "list"
     data: list[MemoryChange]
-    has_more: bool
+    has_more: bool = False
 
 
 class DeletedMemory(BaseModel):
-    id: str
-    object: Literal["memory.deleted"]
-    deleted: Literal[True]
+    model_config = ConfigDict(from_attributes=True)
+
+    id: FactId
+    object: Literal["memory.deleted"] = "memory.deleted"
+    deleted: Literal[True] = True
+
+
+Explanation = Annotated[
+    dict[str, Any] | None, Field(exclude_if=lambda scores: scores is None)
+]
 
 
 class MemorySearchResult(MemoryObject):
     score: float
-    explain: dict[str, Any] | None = None
+    explain: Explanation = None
 
 
 class MessageSearchResult(BaseModel):
-    object: Literal["message"]
-    thread_id: str | None
+    model_config = ConfigDict(from_attributes=True, populate_by_name=True)
+
+    object: Literal["message"] = "message"
+    thread_id: NullIfEmpty = Field(validation_alias="thread")
     position: int
     role: str
-    content: str
-    agent: str | None
+    content: str = Field(validation_alias="text")
+    agent: NullIfEmpty
     importance: float
-    created_at: int
-    score: float
-    explain: dict[str, Any] | None = None
+    created_at: UnixSeconds
+    score: Annotated[
+        float, BeforeValidator(lambda score: getattr(score, "total", score))
+    ]
+    explain: Explanation = None
 
 
 class SearchResultList(BaseModel):
-    object: Literal["list"]
+    object: Literal["list"] = "list"
     data: list[MemorySearchResult | MessageSearchResult]
     has_more: bool
     embedding: str = Field(
         description="The embedder's id; `off` or `failed` if only words were searched."
     )
-    explain: dict[str, Any] | None = None
+    explain: Explanation = None

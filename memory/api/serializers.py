@@ -1,84 +1,77 @@
-"""Serializers of memories: single, page, and search results."""
+"""The responses of `/v1/memories`: single memories, pages, and search results."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import chain, zip_longest
 from typing import Any
 
-from api_base import pagination
-from memory.facts import fact_serializers, public_ids
-from memory.facts.types import SaveResult, StoredFact
+from memory.api.schemas import (
+    MemoryList,
+    MemoryObject,
+    MemorySearchResult,
+    MessageSearchResult,
+    SavedMemory,
+    SearchResultList,
+)
+from memory.facts.types import SaveResult
 from memory.recall import fusion
 from memory.recall.query_preparation import PreparedQuery
-from memory.recall.types import FactHit, MessageHit, SearchScore
+from memory.recall.search import FactHit
+from memory.recall.types import MessageHit, SearchScore
 
 SearchHit = FactHit | MessageHit
 SCORE_NAMES = ("similarity", "terms", "window")
 
 
-def serialize_page(facts: Sequence[StoredFact], *, has_more: bool) -> dict[str, Any]:
-    """Return a page of memories."""
-    return pagination.serialize_page(
-        [fact_serializers.serialize_fact(fact) for fact in facts], has_more=has_more
+def memory_page(facts: Sequence[Any], *, has_more: bool) -> MemoryList:
+    data = [MemoryObject.model_validate(fact) for fact in facts]
+    return MemoryList(
+        data=data,
+        has_more=has_more,
+        first_id=data[0].id if data else None,
+        last_id=data[-1].id if data else None,
     )
 
 
-def serialize_saved(fact: StoredFact, saved: SaveResult) -> dict[str, Any]:
-    """Return the memory that contains the saved fact, and the outcome."""
-    superseded = saved.superseded
-    return {
-        **fact_serializers.serialize_fact(fact),
-        "outcome": saved.outcome,
-        "superseded": public_ids.format_fact_id(superseded) if superseded else None,
-    }
+def saved_memory(fact: Any, saved: SaveResult) -> SavedMemory:
+    """Return the fact that contains the saved one, and the outcome."""
+    content = MemoryObject.model_validate(fact).model_dump()
+    outcome = {"outcome": saved.outcome, "superseded": saved.superseded}
+    return SavedMemory.model_validate({**content, **outcome})
 
 
-def serialize_hits(
+def search_results(
     facts: Sequence[FactHit],
     messages: Sequence[MessageHit],
     prepared: PreparedQuery,
     *,
     limit: int,
     explain: bool,
-) -> dict[str, Any]:
+) -> SearchResultList:
     """Return search results, best first; facts and messages alternate.
 
     Their scores have different scales. `explain` adds the scores of each retriever.
     """
     paired = chain.from_iterable(zip_longest(facts, messages))
     results = [item for item in paired if item is not None]
-    items = [_serialize_hit(item) for item in results[:limit]]
-    answer = {
-        "object": "list",
-        "data": items,
-        "has_more": len(results) > limit,
-        "embedding": prepared.embedding,
-    }
+    items = [_search_result(item) for item in results[:limit]]
     if explain:
-        answer["explain"] = _search_settings(prepared)
         for item, result in zip(items, results, strict=False):
             others = facts if isinstance(result, FactHit) else messages
-            item["explain"] = _explain_scores(result.score, [r.score for r in others])
-    return answer
+            item.explain = _explain_scores(result.score, [r.score for r in others])
+    return SearchResultList(
+        data=items,
+        has_more=len(results) > limit,
+        embedding=prepared.embedding,
+        explain=_search_settings(prepared) if explain else None,
+    )
 
 
-def _serialize_hit(found: SearchHit) -> dict[str, Any]:
+def _search_result(found: SearchHit) -> MemorySearchResult | MessageSearchResult:
     if isinstance(found, FactHit):
-        return {
-            **fact_serializers.serialize_fact(found.fact),
-            "score": found.score.total,
-        }
-    return {
-        "object": "message",
-        "thread_id": found.thread or None,
-        "position": found.position,
-        "role": found.role,
-        "content": found.text,
-        "agent": found.agent or None,
-        "importance": found.importance,
-        "created_at": fact_serializers.unix_seconds(found.created_at),
-        "score": found.score.total,
-    }
+        fact = MemoryObject.model_validate(found.fact).model_dump()
+        return MemorySearchResult(**fact, score=found.score.total)
+    return MessageSearchResult.model_validate(found)
 
 
 def _explain_scores(

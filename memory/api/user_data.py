@@ -1,6 +1,7 @@
 """`/v1/users/me`: export and erasure of a user's data."""
 
 from collections.abc import AsyncGenerator
+from dataclasses import asdict
 from datetime import datetime
 from typing import Literal
 
@@ -15,7 +16,6 @@ from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify
 from api_base.json_responses import json_response
 from config import live
 from core.ids import UserId
-from core.text import timestamps
 from database import database_executor
 from memory.user_data import erasure, export
 from memory.user_data.export import ExportPosition
@@ -43,7 +43,7 @@ class EraseQuery(CallerQuery):
 
 
 class ErasureRequested(BaseModel):
-    object: Literal["user.erasure"]
+    object: Literal["user.erasure"] = "user.erasure"
     user_id: str
     confirmation: str
     expires_at: datetime
@@ -51,7 +51,7 @@ class ErasureRequested(BaseModel):
 
 
 class UserErased(BaseModel):
-    object: Literal["user.erased"]
+    object: Literal["user.erased"] = "user.erased"
     user_id: str
     deleted: dict[str, int]
 
@@ -110,16 +110,8 @@ async def stream_export(
 async def erase_user(request: HttpRequest, query: Query[EraseQuery]) -> HttpResponse:
     user_id = identify_user(request, query)
     if query.confirmation is None:
-        erasure_request = await database_executor.run_to_end(
-            erasure.request_erasure, user_id
-        )
-        content = {
-            "object": "user.erasure",
-            "user_id": str(user_id),
-            "confirmation": erasure_request.confirmation,
-            "expires_at": timestamps.format_time(erasure_request.expires_at),
-            "would_delete": erasure_request.would_delete,
-        }
+        pending = await database_executor.run_to_end(erasure.request_erasure, user_id)
+        content = ErasureRequested(user_id=str(user_id), **asdict(pending))
         return json_response(content, status=202)
     deleted = await database_executor.run_to_end(
         erasure.confirm_erasure,
@@ -127,6 +119,4 @@ async def erase_user(request: HttpRequest, query: Query[EraseQuery]) -> HttpResp
         query.confirmation,
         event=build_event(request, "user.erase", user_id),
     )
-    return json_response(
-        {"object": "user.erased", "user_id": str(user_id), "deleted": deleted}
-    )
+    return json_response(UserErased(user_id=str(user_id), deleted=deleted))

@@ -6,7 +6,6 @@ saves the facts whose quotes are verified. See docs/learning.md.
 
 import logging
 import threading
-import time
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,33 +13,33 @@ from datetime import UTC, datetime
 from django.db import InterfaceError, OperationalError
 
 from config import live
-from core.errors import Unavailable
-from core.ids import UserId
+from core.errors import CoulisseError, Unavailable
+from core.ids import pseudonym
 from memory import memory_settings
 from memory.extraction import (
     date_parsing,
+    extraction_tasks,
     fact_parser,
-    job_queue,
     llm_call,
-    notifier,
     prompts,
 )
+from memory.extraction.extraction_tasks import ExtractionTask
 from memory.extraction.fact_parser import ParsedFacts
 from memory.extraction.injection import injection_filter
 from memory.extraction.prompts import DIALOGUE_ROLES, ExtractionInput, PromptMessage
 from memory.facts import fact_store
-from memory.facts.types import FactDraft, SaveResult, StoredFact
+from memory.facts.types import FactDraft, SaveResult
 from memory.memory_settings import ExtractionModel, UserMemory
-from memory.models import ExtractionJob, Passage, StoredMessage
-from memory.recall import embedding, passages, search
+from memory.models import Fact, Passage, StoredMessage
+from memory.recall import embedding, search
+from memory.recall.index import tokenizer
 from memory.recall.types import Embedded, Query
 from providers.errors import TimedOut
+from tasks.errors import LeaseLost
+from tasks.models import Task
 
 logger = logging.getLogger(__name__)
 
-LEASE_SECONDS = 300.0
-"""The lease of a job, in seconds: longer than two calls of a model and two of an
-embedder."""
 MAX_EARLIER_MESSAGES = 12
 """Messages before the turn that the model sees as context."""
 MAX_TURN_MESSAGES = 50
@@ -54,12 +53,12 @@ MAX_QUOTED_CHARS = 4_000
 """Embedded characters of a message: as many as a prompt quotes at most."""
 
 BUSY_RETRY_SECONDS = 10.0
-"""Seconds until a job that found the local model busy is retried."""
+"""Seconds until a task that found the local model busy is retried."""
 
 MEMORY_OFF = "memory is off"
 
 
-class ExtractionFailed(Exception):
+class ExtractionFailed(CoulisseError):
     """Neither the model's reply nor its corrected reply could be read."""
 
     def __init__(self, problem: str, reply: str) -> None:
@@ -71,96 +70,62 @@ class LocalModelBusy(Exception):
     """The local model is already extracting from another turn."""
 
 
-_stopping = threading.Event()
-_running_jobs: dict[int, ExtractionJob] = {}
-"""The jobs that this process is running."""
 _local_model_lock = threading.Lock()
 """Taken while extraction calls the local model: it answers two requests at once, and
 one slot stays free for users."""
 
 
-def run_due_jobs(seconds: float) -> int:
-    """Run due jobs until none is left or the time is up; return how many ran.
+def run(task: Task) -> None:
+    """Extract facts from the turn of a claimed task, and store the result in its row.
 
-    Wakes another worker if more jobs are due.
+    Temporary failures, such as a busy provider, are retried later; others make the task
+    errored. Raises only errors of writing that row.
     """
-    until = time.monotonic() + seconds
-    count = 0
-    while not _stopping.is_set() and (jobs := job_queue.claim(1, LEASE_SECONDS)):
-        (job,) = jobs
-        if job_queue.has_due_job(datetime.now(UTC)):
-            notifier.notify()
-        _running_jobs[job.pk] = job
-        run_job(job)
-        _running_jobs.pop(job.pk, None)
-        count += 1
-        if time.monotonic() >= until:
-            notifier.notify()
-            break
-    return count
-
-
-def stop() -> None:
-    """Start no more jobs in this process, which is shutting down."""
-    _stopping.set()
-
-
-def release_jobs() -> None:
-    """Release the jobs that this process will not finish.
-
-    Another worker restarts them. Otherwise they, and all later jobs of the same users,
-    would wait until the leases expire.
-    """
-    for job in list(_running_jobs.values()):
-        job_queue.release(job, seconds=0)
-
-
-def run_job(job: ExtractionJob) -> None:
-    """Run one job and store its result in the job's row.
-
-    The caller has claimed the job (`job_queue.claim`). Temporary failures, such as a
-    busy provider, are retried later; others mark the job as failed. Raises only errors
-    of writing that row.
-    """
+    job = ExtractionTask.read(task)
     try:
         memory = memory_settings.resolve_for_agent(live.current(), job.agent)
         if memory.user_memory is None:
-            job_queue.complete(job, error=MEMORY_OFF)
+            job.complete(skipped=MEMORY_OFF)
         else:
             _extract(job, memory.user_memory)
-    except job_queue.JobLeaseLost:
-        logger.info("extraction job %d: lease lost", job.pk)
+    except LeaseLost:
+        logger.info("extraction task %s: lease lost", task.pk)
     except LocalModelBusy:
-        job_queue.release(job, seconds=BUSY_RETRY_SECONDS)
-    except ExtractionFailed as exc:
-        job_queue.fail(job, str(exc), reply=exc.reply)
+        task.release(delay_seconds=BUSY_RETRY_SECONDS)
     except Exception as exc:
-        _retry_or_fail(job, exc)
+        _record_failure(task, exc)
 
 
-def _retry_or_fail(job: ExtractionJob, exc: Exception) -> None:
-    error = f"{type(exc).__name__}: {exc}"
-    if _is_retryable(exc) and job.attempts < job_queue.MAX_ATTEMPTS:
-        retry_after = getattr(exc, "retry_after_seconds", None)
-        seconds = job_queue.backoff_seconds(job.attempts, retry_after)
-        if job_queue.retry(job, error, seconds=seconds):
-            logger.info(
-                "extraction job %d: retrying in %.0f s: %s",
-                job.pk,
-                seconds,
-                type(exc).__name__,
-            )
-    else:
-        job_queue.fail(job, error)
+def _record_failure(task: Task, exc: Exception) -> None:
+    reply = exc.reply if isinstance(exc, ExtractionFailed) else ""
+    is_errored = task.fail(
+        exc,
+        is_final=not _is_retryable(exc),
+        result=extraction_tasks.failure_result(reply),
+    )
+    if not is_errored:
+        logger.info(
+            "extraction task %s: retrying after %s", task.pk, type(exc).__name__
+        )
+        return
+    if not isinstance(exc, CoulisseError):
+        logger.error("extraction task %s", task.pk, exc_info=exc)
+    # Without the error's text: it may quote the model, and the model the user.
+    logger.warning(
+        "extraction task %s of turn %s of user %s failed: "
+        "`manage.py extraction --failed`",
+        task.pk,
+        task.turn_id,
+        pseudonym(task.user_id),
+    )
 
 
 def _is_retryable(exc: Exception) -> bool:
-    """Whether a retry of the job may succeed."""
     temporary = (TimeoutError, TimedOut, Unavailable, OperationalError, InterfaceError)
     return isinstance(exc, temporary) or bool(getattr(exc, "retryable", False))
 
 
-def _extract(job: ExtractionJob, memory: UserMemory) -> None:
+def _extract(job: ExtractionTask, memory: UserMemory) -> None:
     turn, earlier = _read_messages(job)
     vectors = _index_messages(job, memory, turn)
     extraction_input = ExtractionInput(
@@ -171,7 +136,7 @@ def _extract(job: ExtractionJob, memory: UserMemory) -> None:
         max_facts=memory.user_state.max_facts_per_turn,
     )
     if not extraction_input.user_messages or extraction_input.max_facts == 0:
-        job_queue.complete(job)
+        job.complete()
         return
     similar_facts = _similar_facts(job, memory, extraction_input.user_messages, vectors)
     parsed = _extract_facts(
@@ -181,7 +146,7 @@ def _extract(job: ExtractionJob, memory: UserMemory) -> None:
 
 
 def _read_messages(
-    job: ExtractionJob,
+    job: ExtractionTask,
 ) -> tuple[list[PromptMessage], list[PromptMessage]]:
     """Return the messages of the turn, and the messages before it."""
     rows = StoredMessage.objects.filter(
@@ -189,6 +154,7 @@ def _read_messages(
         thread__user_id=job.user_id,
         position__gte=job.first_position - MAX_EARLIER_MESSAGES,
         position__lt=job.end_position,
+        is_active=True,
     ).order_by("position")
     columns = rows.values_list("id", "position", "role", "text", "created_at")
     messages = [PromptMessage(*message) for message in columns]
@@ -201,7 +167,7 @@ def _read_messages(
 
 
 def _index_messages(
-    job: ExtractionJob, memory: UserMemory, turn: Sequence[PromptMessage]
+    job: ExtractionTask, memory: UserMemory, turn: Sequence[PromptMessage]
 ) -> dict[int, Embedded | None]:
     """Store the passages of the turn; return all vectors by message id.
 
@@ -225,8 +191,8 @@ def _index_messages(
         if message.id not in indexed_ids
     ]
     if texts:
-        with job_queue.lock_leased(job):
-            passages.index_messages(UserId(job.user_id), job.thread_id, texts)
+        with job.locked():
+            Passage.objects.index_messages(job.user_id, job.thread_id, texts)
     return {
         message.id: vector for message, vector in zip(quotable, vectors, strict=True)
     }
@@ -243,11 +209,11 @@ def _is_quotable(message: PromptMessage) -> bool:
 
 
 def _similar_facts(
-    job: ExtractionJob,
+    job: ExtractionTask,
     memory: UserMemory,
     user_messages: Sequence[PromptMessage],
     vectors: dict[int, Embedded | None],
-) -> list[StoredFact]:
+) -> list[Fact]:
     """Return stored facts similar to the user's messages, for the model to compare."""
     text = "\n".join(message.text for message in user_messages)[-MAX_QUERY_CHARS:]
     query = Query(
@@ -256,12 +222,12 @@ def _similar_facts(
         similarity_threshold=memory.embedder.similarity_threshold,
         fusion=memory.user_state.fusion,
     )
-    results = search.search_facts(UserId(job.user_id), query, limit=MAX_SIMILAR_FACTS)
+    results = search.search_facts(job.user_id, query, limit=MAX_SIMILAR_FACTS)
     return [hit.fact for hit in results]
 
 
 def _extract_facts(
-    job: ExtractionJob, memory: UserMemory, extraction_input: ExtractionInput
+    job: ExtractionTask, memory: UserMemory, extraction_input: ExtractionInput
 ) -> ParsedFacts:
     """Call the model, and again if its reply is unreadable.
 
@@ -293,7 +259,7 @@ def _extract_facts(
 
 @contextmanager
 def _exclusive_local_model(model: ExtractionModel) -> Iterator[None]:
-    """Reserve the local model; raises `LocalModelBusy` if another job uses it."""
+    """Reserve the local model; raises `LocalModelBusy` if another task uses it."""
     if model.provider.kind != "local":
         yield
     elif _local_model_lock.acquire(blocking=False):
@@ -306,7 +272,7 @@ def _exclusive_local_model(model: ExtractionModel) -> Iterator[None]:
 
 
 def _save_facts(
-    job: ExtractionJob,
+    job: ExtractionTask,
     memory: UserMemory,
     parsed: ParsedFacts,
     *,
@@ -314,16 +280,16 @@ def _save_facts(
 ) -> None:
     if parsed.dropped:
         logger.info(
-            "extraction job %d: %d facts proposed, dropped: %s",
-            job.pk,
+            "extraction task %s: %d facts proposed, dropped: %s",
+            job.task.pk,
             parsed.total,
             ", ".join(f"{count} {reason}" for reason, count in parsed.dropped.items()),
         )
-    contents = [passages.strip_subject(draft.content) for draft in parsed.drafts]
+    contents = [tokenizer.strip_subject(draft.content) for draft in parsed.drafts]
     vectors, errors = embedding.embed_texts(memory.embedder, contents)
-    with job_queue.lock_leased(job):
+    with job.locked():
         saved = fact_store.save_drafts(
-            UserId(job.user_id),
+            job.user_id,
             parsed.drafts,
             vectors,
             by="extraction",
@@ -332,11 +298,11 @@ def _save_facts(
         )
         _raise_importance(job, parsed.drafts, saved, quotable=quotable)
         changed = sum(result.outcome != "unchanged" for result in saved)
-        job_queue.complete(job, found=parsed.total, saved=changed)
+        job.complete(found=parsed.total, saved=changed)
 
 
 def _raise_importance(
-    job: ExtractionJob,
+    job: ExtractionTask,
     drafts: Sequence[FactDraft],
     saved: Sequence[SaveResult],
     *,

@@ -13,6 +13,7 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from core.text import lenient_json
+from core.text.sanitization import shorten_middle
 from memory.errors import FactInvalid
 from memory.extraction import date_parsing, quote_check
 from memory.extraction.injection import injection_filter
@@ -21,7 +22,6 @@ from memory.extraction.prompts import (
     MAX_TURN_CHARS,
     ExtractionInput,
     PromptMessage,
-    truncate_middle,
 )
 from memory.facts import fact_validation
 from memory.facts.types import MAX_CONTENT_LENGTH, Category, FactDraft
@@ -40,8 +40,6 @@ class FactRejected(ValueError):
 
 @dataclass
 class ParsedFacts:
-    """The facts parsed from a reply."""
-
     drafts: list[FactDraft]
     total: int
     """How many facts the model proposed."""
@@ -149,7 +147,7 @@ class _FactValidator:
         self._sources = [
             (
                 message,
-                quote_check.normalize(truncate_middle(message.text, MAX_TURN_CHARS)),
+                quote_check.normalize(shorten_middle(message.text, MAX_TURN_CHARS)),
             )
             for message in extraction_input.user_messages
         ]
@@ -198,7 +196,6 @@ class _FactValidator:
         return content
 
     def _find_quoted_message(self, quote: str) -> PromptMessage:
-        """Return the user's message that contains a quote."""
         words = quote_check.normalize(quote)
         for message, text in self._sources:
             if quote_check.is_quoted_from(words, text):

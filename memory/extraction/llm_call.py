@@ -18,8 +18,6 @@ LOCAL_MAX_TOKENS = 400
 
 
 class LlmReply(NamedTuple):
-    """The reply of the model."""
-
     text: str
     is_complete: bool
     """False when the token limit cut it off."""

@@ -13,7 +13,9 @@ from typing import Any, get_args
 import orjson
 
 from core.messages import Message
-from memory.facts.types import Category, StoredFact
+from core.text.sanitization import shorten_middle
+from memory.facts.types import Category
+from memory.models import Fact
 
 CATEGORIES: tuple[str, ...] = get_args(Category)
 
@@ -116,8 +118,6 @@ DIALOGUE_ROLES = ("user", "assistant")
 
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
-    """A message and its stored position."""
-
     id: int
     position: int
     role: str
@@ -127,13 +127,11 @@ class PromptMessage:
 
 @dataclass(frozen=True)
 class ExtractionInput:
-    """The input of an extraction."""
-
     turn: Sequence[PromptMessage]
     earlier: Sequence[PromptMessage]
     zone: tzinfo
     """The user's time zone."""
-    similar_facts: Sequence[StoredFact] = ()
+    similar_facts: Sequence[Fact] = ()
     """Facts similar to the user's messages, numbered from 1 in the prompt."""
     agent: str = ""
     max_facts: int = 5
@@ -148,13 +146,11 @@ class ExtractionInput:
             if message.role == "user" and message.text.strip()
         ]
 
-    def with_similar_facts(self, facts: Sequence[StoredFact]) -> "ExtractionInput":
-        """Return a copy with similar facts."""
+    def with_similar_facts(self, facts: Sequence[Fact]) -> "ExtractionInput":
         return replace(self, similar_facts=facts)
 
 
 def build_prompt(extraction_input: ExtractionInput) -> list[Message]:
-    """Return the extraction prompt for a turn."""
     at = extraction_input.user_messages[-1].at.astimezone(extraction_input.zone)
     system = INSTRUCTIONS.format(
         weekday=f"{at:%A}",
@@ -194,22 +190,14 @@ def _quote_input(extraction_input: ExtractionInput) -> str:
 
 
 def _quote_message(message: PromptMessage, max_length: int) -> str:
-    text = truncate_middle(message.text, max_length)
+    text = shorten_middle(message.text, max_length)
     return orjson.dumps({"role": message.role, "text": text}).decode()
-
-
-def truncate_middle(text: str, max_length: int) -> str:
-    """Return a text of at most about `max_length` characters, cut in its middle."""
-    if len(text) <= max_length:
-        return text
-    head = max_length * 2 // 3
-    return f"{text[:head]} […] {text[head - max_length :]}"
 
 
 def build_correction(reply: str, problem: str) -> list[Message]:
     """Return the messages that ask a model to correct an unreadable reply."""
     return [
-        Message("assistant", truncate_middle(reply, MAX_TURN_CHARS) or "(nothing)"),
+        Message("assistant", shorten_middle(reply, MAX_TURN_CHARS) or "(nothing)"),
         Message(
             "user",
             f"That could not be read: {problem}. Reply again with the corrected JSON "

@@ -45,7 +45,6 @@ def is_quoted_from(quote: str, text: str) -> bool:
 
 
 def _splits_word(text: str, index: int) -> bool:
-    """Whether a cut at a position splits a word."""
     if index in (0, len(text)):
         return False
     neighbours = text[index - 1 : index + 1]

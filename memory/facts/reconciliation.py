@@ -9,27 +9,32 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from core.ids import UserId
 from memory.facts.candidate_facts import CandidateFacts
-from memory.facts.change_set import ChangeSet, EmbeddingResult
 from memory.facts.text_comparison import equivalence
 from memory.facts.types import FactDraft, SaveResult
 from memory.models import Fact, FactStatus
-
-HUMAN_SOURCES = ("user", "operator")
-"""Sources whose facts extraction cannot change."""
+from memory.models.fact_choices import HUMAN_SOURCES
+from memory.models.facts import END_FIELDS
+from memory.recall.types import UNEMBEDDED, EmbeddingResult
 
 
 class FactReconciler:
-    """Reconciles drafts one by one and records the results in the change set."""
+    """Reconciles drafts one by one; `facts` has the new and changed facts."""
 
-    def __init__(self, change_set: ChangeSet, candidates: CandidateFacts) -> None:
-        self._change_set = change_set
+    def __init__(
+        self, user_id: UserId, candidates: CandidateFacts, *, by: str, now: datetime
+    ) -> None:
+        self.facts: list[Fact] = []
+        self._user_id = user_id
         self._candidates = candidates
+        self._by = by
+        self._now = now
 
     def reconcile(
         self, draft: FactDraft, number: int, text: EmbeddingResult
     ) -> SaveResult:
-        """Reconcile a draft and record the result; the draft must have a `said_at`."""
+        """Reconcile a draft, which must have a `said_at`, and record the result."""
         candidates = self._candidates.near(number)
         if draft.review_reason:
             return self._flag_for_review(draft, draft.review_reason, candidates)
@@ -67,7 +72,7 @@ class FactReconciler:
                 case "same":
                     return self._reword(fact, draft, text)
                 # Drafts of the same save do not replace each other.
-                case "changed" if not _was_past(draft) and not self._candidates.is_new(
+                case "changed" if not draft.was_past and not self._candidates.is_new(
                     fact
                 ):
                     changed.append(fact)
@@ -80,7 +85,7 @@ class FactReconciler:
         if draft.source in HUMAN_SOURCES:
             return None
         for fact in self._candidates.retired(FactStatus.DELETED, draft.content):
-            if fact.updated_at >= require_said_at(draft):
+            if fact.updated_at >= draft.stated_at:
                 return fact
         return None
 
@@ -89,35 +94,37 @@ class FactReconciler:
     ) -> SaveResult:
         if equivalence.is_identical(fact.content, draft.content):
             return self._confirm(fact, draft)
-        if fact.said_at > require_said_at(draft):
+        if fact.said_at > draft.stated_at:
             return self._store_outdated(draft, fact)
         if _is_protected(fact, draft):
             return self._flag_for_review(draft, _conflict_reason(fact))
-        values = {
-            **source_values(draft),
-            "importance": draft.importance,
-            **date_values(draft),
-        }
+        values = {**draft.source_values, **draft.date_values}
+        values["importance"] = draft.importance
         values["is_pinned"] = fact.is_pinned or draft.is_pinned
-        self._change_set.change(fact, values, action="updated", text=text)
+        self._change(fact, values, text=text)
         return SaveResult(fact.id, "updated")
 
     def _confirm(self, fact: Fact, draft: FactDraft) -> SaveResult:
         """Record that a fact was repeated, possibly with more importance."""
         values = {} if _is_protected(fact, draft) else self._merged_values(fact, draft)
-        self._change_set.touch(fact, require_said_at(draft))
-        if self._change_set.change(fact, values, action="updated"):
-            return SaveResult(fact.id, "updated")
-        return SaveResult(fact.id, "unchanged")
+        fact.repeat(draft.stated_at, at=self._now)
+        is_changed = self._change(fact, values)
+        return SaveResult(fact.id, "updated" if is_changed else "unchanged")
 
     def _reword(
         self, fact: Fact, draft: FactDraft, text: EmbeddingResult
     ) -> SaveResult:
-        if _is_protected(fact, draft) or fact.said_at > require_said_at(draft):
+        if _is_protected(fact, draft) or fact.said_at > draft.stated_at:
             return self._confirm(fact, draft)
-        values = {**source_values(draft), **self._merged_values(fact, draft)}
-        self._change_set.change(fact, values, action="updated", text=text)
+        values = {**draft.source_values, **self._merged_values(fact, draft)}
+        self._change(fact, values, text=text)
         return SaveResult(fact.id, "updated")
+
+    def _change(
+        self, fact: Fact, values: dict[str, Any], text: EmbeddingResult = UNEMBEDDED
+    ) -> bool:
+        self.facts.append(fact)
+        return fact.change(values, "updated", by=self._by, at=self._now, text=text)
 
     def _merged_values(self, fact: Fact, draft: FactDraft) -> dict[str, Any]:
         """Return the values that a draft adds to a fact with the same meaning."""
@@ -129,15 +136,15 @@ class FactReconciler:
             values["source"] = draft.source
         if draft.key is not None:
             values |= {"category": draft.category, "key": draft.key}
-        if fact.said_at <= require_said_at(draft):
+        if fact.said_at <= draft.stated_at:
             values |= self._later_dates(fact, draft)
         return values
 
     def _later_dates(self, fact: Fact, draft: FactDraft) -> dict[str, Any]:
         given: dict[str, Any] = {
-            name: at for name, at in date_values(draft).items() if at is not None
+            name: at for name, at in draft.date_values.items() if at is not None
         }
-        if fact.expires_at is not None and fact.expires_at <= self._change_set.now:
+        if fact.expires_at is not None and fact.expires_at <= self._now:
             given.setdefault("expires_at", None)
         start = given.get("valid_from", fact.valid_from)
         ends = (given.get(name, getattr(fact, name)) for name in END_FIELDS)
@@ -148,7 +155,7 @@ class FactReconciler:
         self, superseded: Sequence[Fact], draft: FactDraft, text: EmbeddingResult
     ) -> SaveResult:
         latest = max(superseded, key=lambda fact: fact.said_at)
-        if latest.said_at > require_said_at(draft):
+        if latest.said_at > draft.stated_at:
             return self._store_outdated(draft, latest)
         for fact in superseded:
             if _is_protected(fact, draft):
@@ -157,20 +164,17 @@ class FactReconciler:
         for fact in superseded:
             self._end_fact(fact, new.id, draft)
         _inherit_key(new, superseded)
-        self._change_set.create(new, action="created", text=text)
+        self._record_creation(new, "created", text=text)
         self._candidates.add(new)
         return SaveResult(new.id, "superseded", superseded[0].id)
 
     def _end_fact(self, fact: Fact, new_id: uuid.UUID, draft: FactDraft) -> None:
         """Record that a fact is superseded, now or from a later day on."""
-        end = draft.valid_from or require_said_at(draft)
-        values: dict[str, Any] = {"superseded_by_id": new_id}
-        if end <= self._change_set.now:
-            values["status"] = FactStatus.SUPERSEDED.value
-        if _is_between(fact.valid_from, end, fact.valid_to):
-            values["valid_to"] = end
-        reason = f"superseded by: {draft.content}"
-        self._change_set.change(fact, values, action="superseded", reason=reason)
+        since = draft.valid_from or draft.stated_at
+        self.facts.append(fact)
+        fact.supersede(
+            new_id, since, by=self._by, at=self._now, new_content=draft.content
+        )
 
     def _store_outdated(self, draft: FactDraft, newer: Fact) -> SaveResult:
         """Store a draft as superseded by a newer fact."""
@@ -179,11 +183,8 @@ class FactReconciler:
                 return SaveResult(fact.id, "outdated")
         past = self._build_fact(draft, FactStatus.SUPERSEDED)
         past.superseded_by_id = newer.id
-        end = newer.valid_from or newer.said_at
-        if _is_between(past.valid_from, end, past.valid_to):
-            past.valid_to = end
-        reason = f"older than: {newer.content}"
-        self._change_set.create(past, action="outdated", reason=reason)
+        past.end(newer.valid_from or newer.said_at)
+        self._record_creation(past, "outdated", f"older than: {newer.content}")
         return SaveResult(past.id, "outdated")
 
     def _flag_for_review(
@@ -195,73 +196,47 @@ class FactReconciler:
         for fact in self._candidates.retired(FactStatus.PENDING_REVIEW, draft.content):
             return SaveResult(fact.id, "pending_review")
         fact = self._build_fact(draft, FactStatus.PENDING_REVIEW)
-        self._change_set.create(fact, action="flagged", reason=reason)
+        self._record_creation(fact, "flagged", reason)
         return SaveResult(fact.id, "pending_review")
 
     def _create(self, draft: FactDraft, text: EmbeddingResult) -> SaveResult:
         fact = self._build_fact(draft, FactStatus.ACTIVE)
-        self._change_set.create(fact, action="created", text=text)
+        self._record_creation(fact, "created", text=text)
         self._candidates.add(fact)
         return SaveResult(fact.id, "created")
 
+    def _record_creation(
+        self,
+        fact: Fact,
+        action: str,
+        reason: str = "",
+        text: EmbeddingResult = UNEMBEDDED,
+    ) -> None:
+        self.facts.append(fact)
+        fact.record_creation(action, by=self._by, reason=reason, text=text)
+
     def _build_fact(self, draft: FactDraft, status: FactStatus) -> Fact:
-        now = self._change_set.now
         return Fact(
-            user_id=self._change_set.user_id,
+            user_id=self._user_id,
             category=draft.category,
             key=draft.key,
             importance=draft.importance,
             is_pinned=draft.is_pinned,
             status=status.value,
-            created_at=now,
-            updated_at=now,
-            **source_values(draft),
-            **date_values(draft),
+            created_at=self._now,
+            updated_at=self._now,
+            **draft.source_values,
+            **draft.date_values,
         )
-
-
-END_FIELDS = ("valid_to", "expires_at")
-
-
-def source_values(draft: FactDraft) -> dict[str, Any]:
-    """Return the source fields of a draft."""
-    return {
-        "content": draft.content,
-        "source": draft.source,
-        "agent": draft.agent,
-        "quote": draft.quote,
-        "message_id": draft.message_id,
-        "said_at": require_said_at(draft),
-    }
-
-
-def date_values(draft: FactDraft) -> dict[str, datetime | None]:
-    return {
-        "valid_from": draft.valid_from,
-        "valid_to": draft.valid_to,
-        "expires_at": draft.expires_at,
-    }
-
-
-def require_said_at(draft: FactDraft) -> datetime:
-    assert draft.said_at is not None  # noqa: S101  `save_drafts` sets it
-    return draft.said_at
-
-
-def _was_past(draft: FactDraft) -> bool:
-    """Return whether a draft's validity had ended before the user stated it."""
-    return draft.valid_to is not None and draft.valid_to <= require_said_at(draft)
 
 
 def _is_protected(fact: Fact, draft: FactDraft) -> bool:
     """Return whether a draft is inferred while a person set the fact."""
-    return draft.source == "extraction" and (
-        fact.is_pinned or fact.source in HUMAN_SOURCES
-    )
+    return draft.source == "extraction" and fact.was_set_by_person
 
 
 def _can_end(fact: Fact, draft: FactDraft) -> bool:
-    return not _is_protected(fact, draft) and fact.said_at <= require_said_at(draft)
+    return not _is_protected(fact, draft) and fact.said_at <= draft.stated_at
 
 
 def _keys_agree(fact: Fact, draft: FactDraft) -> bool:
@@ -274,14 +249,9 @@ def _keys_agree(fact: Fact, draft: FactDraft) -> bool:
 
 
 def _inherit_key(new: Fact, superseded: Sequence[Fact]) -> None:
-    """Give a new fact the key of the fact it supersedes."""
     for old in superseded:
         if new.key is None and old.key is not None and old.status != FactStatus.ACTIVE:
             new.category, new.key = old.category, old.key
-
-
-def _is_between(start: datetime | None, at: datetime, end: datetime | None) -> bool:
-    return (start is None or start < at) and (end is None or at < end)
 
 
 def _conflict_reason(fact: Fact) -> str:

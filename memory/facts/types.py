@@ -1,7 +1,6 @@
 """Value types of facts."""
 
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -44,55 +43,42 @@ class FactDraft:
     review_reason: str = ""
     """Why a person must review it before use; "" means no review."""
 
+    @property
+    def stated_at(self) -> datetime:
+        """`said_at`, once it is set."""
+        assert self.said_at is not None  # noqa: S101  `save_drafts` sets it
+        return self.said_at
+
+    @property
+    def was_past(self) -> bool:
+        """Whether its validity had ended before the user stated it."""
+        return self.valid_to is not None and self.valid_to <= self.stated_at
+
+    @property
+    def source_values(self) -> dict[str, Any]:
+        """Fields of the fact that say where it is from."""
+        return {
+            "content": self.content,
+            "source": self.source,
+            "agent": self.agent,
+            "quote": self.quote,
+            "message_id": self.message_id,
+            "said_at": self.stated_at,
+        }
+
+    @property
+    def date_values(self) -> dict[str, datetime | None]:
+        """Fields of the fact that say when it is true."""
+        return {
+            "valid_from": self.valid_from,
+            "valid_to": self.valid_to,
+            "expires_at": self.expires_at,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class SaveResult:
-    """The outcome of saving a draft."""
-
     fact_id: uuid.UUID
     """The fact that now holds the content."""
     outcome: Outcome
     superseded: uuid.UUID | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFact:
-    """A fact in its current state."""
-
-    id: uuid.UUID
-    content: str
-    category: Category
-    key: str | None
-    importance: int
-    status: Status
-    is_pinned: bool
-    source: Source
-    agent: str
-    quote: str
-    said_at: datetime
-    valid_from: datetime | None
-    valid_to: datetime | None
-    expires_at: datetime | None
-    superseded_by: uuid.UUID | None
-    created_at: datetime
-    updated_at: datetime
-
-    def is_valid_at(self, now: datetime) -> bool:
-        """Return whether it is valid at a time; pinned facts do not expire."""
-        return (
-            (self.is_pinned or self.expires_at is None or self.expires_at > now)
-            and (self.valid_from is None or self.valid_from <= now)
-            and (self.valid_to is None or self.valid_to > now)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class FactHistoryStep:
-    """One step of a fact's history."""
-
-    at: datetime
-    action: str
-    by: str
-    reason: str
-    before: Mapping[str, Any] | None
-    after: Mapping[str, Any] | None

@@ -62,6 +62,21 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='EndUser',
+            fields=[
+                ('id', models.UUIDField(primary_key=True, serialize=False)),
+                ('first_seen_at', models.DateTimeField()),
+                ('active_at', models.DateTimeField()),
+                ('threads', models.BigIntegerField(default=0)),
+                ('messages', models.BigIntegerField(default=0)),
+            ],
+            options={
+                'verbose_name': 'user',
+                'db_table': 'memory_end_user',
+                'managed': False,
+            },
+        ),
+        migrations.CreateModel(
             name='Owner',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -95,6 +110,10 @@ class Migration(migrations.Migration):
                 ('importance', models.FloatField(default=0.5)),
                 ('summarized_at', models.DateTimeField(null=True)),
                 ('created_at', models.DateTimeField()),
+                ('is_active', models.BooleanField(db_default=True)),
+                ('parent_position', models.BigIntegerField(null=True)),
+                ('digest', models.BinaryField(null=True)),
+                ('exchange_digest', models.BinaryField(null=True)),
             ],
             options={
                 'db_table': 'memory_message',
@@ -132,6 +151,8 @@ class Migration(migrations.Migration):
                 ('name', models.CharField(blank=True, default='', max_length=512)),
                 ('length', models.BigIntegerField(default=0)),
                 ('summarized_until', models.BigIntegerField(db_default=0)),
+                ('revision', models.IntegerField(db_default=0)),
+                ('metadata', models.TextField(blank=True, db_default='', default='')),
                 ('created_at', models.DateTimeField()),
                 ('updated_at', models.DateTimeField()),
             ],
@@ -181,28 +202,6 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name='ExtractionJob',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('user_id', models.UUIDField()),
-                ('turn_id', models.UUIDField()),
-                ('first_position', models.BigIntegerField()),
-                ('end_position', models.BigIntegerField()),
-                ('agent', models.CharField(max_length=255)),
-                ('time_zone', models.CharField(blank=True, default='', max_length=64)),
-                ('state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('done', 'Done'), ('failed', 'Failed')], default='queued', max_length=16)),
-                ('attempts', models.IntegerField(default=0)),
-                ('due_at', models.DateTimeField()),
-                ('error', models.TextField(blank=True, default='')),
-                ('reply', models.TextField(blank=True, default='')),
-                ('facts_found', models.IntegerField(default=0)),
-                ('facts_saved', models.IntegerField(default=0)),
-                ('created_at', models.DateTimeField()),
-                ('finished_at', models.DateTimeField(null=True)),
-                ('thread', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='memory.thread')),
-            ],
-        ),
-        migrations.CreateModel(
             name='FactChange',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -222,6 +221,14 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='fact',
             index=models.Index(fields=['user_id', 'status', '-created_at', '-id'], name='memory_fact_of_user'),
+        ),
+        migrations.AddIndex(
+            model_name='fact',
+            index=models.Index(fields=['status', '-created_at', '-id'], name='memory_fact_by_status'),
+        ),
+        migrations.AddIndex(
+            model_name='fact',
+            index=models.Index(fields=['-created_at', '-id'], name='memory_fact_newest'),
         ),
         migrations.AddIndex(
             model_name='fact',
@@ -251,6 +258,18 @@ class Migration(migrations.Migration):
             model_name='storedmessage',
             index=models.Index(condition=models.Q(('finish_reason__gt', '')), fields=['turn_id'], name='memory_message_reply'),
         ),
+        migrations.AddIndex(
+            model_name='storedmessage',
+            index=models.Index(fields=['digest'], name='memory_message_digest'),
+        ),
+        migrations.AddIndex(
+            model_name='storedmessage',
+            index=models.Index(condition=models.Q(('exchange_digest__isnull', False)), fields=['exchange_digest'], name='memory_message_exchange'),
+        ),
+        migrations.AddIndex(
+            model_name='storedmessage',
+            index=models.Index(condition=models.Q(('parent_position__isnull', False)), fields=['thread', 'position'], name='memory_message_branch'),
+        ),
         migrations.AddConstraint(
             model_name='storedmessage',
             constraint=models.UniqueConstraint(fields=('thread', 'position'), name='memory_message_thread_position'),
@@ -266,18 +285,6 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='passage',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('fact__isnull', False), ('message__isnull', True)), models.Q(('fact__isnull', True), ('message__isnull', False)), _connector='OR'), name='memory_passage_of_one'),
-        ),
-        migrations.AddIndex(
-            model_name='extractionjob',
-            index=models.Index(condition=models.Q(('state__in', ['queued', 'running'])), fields=['due_at'], name='memory_extractionjob_due'),
-        ),
-        migrations.AddIndex(
-            model_name='extractionjob',
-            index=models.Index(fields=['user_id', 'id'], name='memory_extractionjob_of_user'),
-        ),
-        migrations.AddIndex(
-            model_name='extractionjob',
-            index=models.Index(condition=models.Q(('state', 'failed')), fields=['id'], name='memory_extractionjob_failed'),
         ),
         migrations.RunPython(add_search_indexes, migrations.RunPython.noop),
     ]

@@ -1,14 +1,17 @@
 """Models of conversations, extracted facts and the search index."""
 
-from memory.models.extraction_jobs import ExtractionJob
-from memory.models.facts import Fact, FactCategory, FactChange, FactSource, FactStatus
+from memory.models.fact_changes import FactChange
+from memory.models.fact_choices import FactCategory, FactSource, FactStatus
+from memory.models.facts import Fact
+from memory.models.messages import StoredMessage
 from memory.models.owners import Owner, PendingErasure
 from memory.models.passages import Passage
-from memory.models.threads import ConsolidationRun, StoredMessage, Summary, Thread
+from memory.models.threads import ConsolidationRun, Summary, Thread
+from memory.models.users import EndUser
 
 __all__ = [
     "ConsolidationRun",
-    "ExtractionJob",
+    "EndUser",
     "Fact",
     "FactCategory",
     "FactChange",

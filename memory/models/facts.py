@@ -1,51 +1,157 @@
-"""Models of facts and their history."""
+"""The model of facts: questions over many, and the rules of one."""
 
 import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
-from django.db import models
+from django.db import connection, models
 from django.db.models import Q
+from django.utils import timezone
 
-from memory.models.threads import StoredMessage
+from database import keyset
+from memory.errors import FactUnknown, KeyTaken
+from memory.facts import fact_validation, public_ids
+from memory.models import fact_choices, plain_sql
+from memory.models.fact_changes import TRACKED_FIELDS, FactChange, TrackedFact
+from memory.models.fact_choices import HUMAN_SOURCES, FactStatus
+from memory.models.messages import StoredMessage
+from memory.models.owners import Owner
+from memory.models.passages import Passage
+from memory.recall.types import UNEMBEDDED, EmbeddingResult
 
-
-class FactCategory(models.TextChoices):
-    """The subject of a fact."""
-
-    PREFERENCE = "preference"
-    FACT = "fact"
-    EVENT = "event"
-    RELATIONSHIP = "relationship"
-    DECISION = "decision"
-    GENERAL = "general"
-
-
-class FactStatus(models.TextChoices):
-    """The status of a fact; only active facts reach prompts."""
-
-    ACTIVE = "active"
-    PENDING_REVIEW = "pending_review"
-    SUPERSEDED = "superseded"
-    EXPIRED = "expired"
-    DELETED = "deleted"
+UPDATED_FIELDS = (*TRACKED_FIELDS, "message_id", "updated_at")
+END_FIELDS = ("valid_to", "expires_at")
+PINNED_IMPORTANCE = 9
+"""The importance from which a fact is in every prompt."""
+FactCursor = tuple[datetime, uuid.UUID]
+"""The cursor of a page: the `created_at` and id of a fact."""
 
 
-class FactSource(models.TextChoices):
-    """The origin of a fact."""
+class FactQuerySet(models.QuerySet["Fact"]):
+    def get_known(self, user_id: uuid.UUID, fact_id: uuid.UUID) -> "Fact":
+        """Return the user's fact of any status; raises `FactUnknown`."""
+        fact = self.filter(user_id=user_id, id=fact_id).first()
+        if fact is None:
+            raise FactUnknown
+        return fact
 
-    EXTRACTION = "extraction"
-    AGENT = "agent"
-    USER = "user"
-    OPERATOR = "operator"
+    def with_status(
+        self, status: str | None, at: datetime | None = None
+    ) -> "FactQuerySet":
+        """Return facts with a status at a time, now by default; None means any.
+
+        A fact expires exactly at `expires_at`, unless it is pinned.
+        """
+        at = at or timezone.now()
+        is_due = Q(is_pinned=False, expires_at__lte=at)
+        match status:
+            case None:
+                return self.all()
+            case "active":
+                return self.filter(status="active").exclude(is_due)
+            case "expired":
+                return self.filter(Q(status="expired") | Q(status="active") & is_due)
+            case _:
+                return self.filter(status=status)
+
+    def valid_at(self, at: datetime) -> "FactQuerySet":
+        has_begun = Q(valid_from__isnull=True) | Q(valid_from__lte=at)
+        return self.filter(has_begun, Q(valid_to__isnull=True) | Q(valid_to__gt=at))
+
+    def newest_first(self, after: FactCursor | None = None) -> "FactQuerySet":
+        """Return the facts in this order; with a cursor those after it."""
+        later = keyset.later_rows("created_at", after)
+        return self.filter(later).order_by("-created_at", "-id")
+
+    def write(self, user_id: uuid.UUID, facts: Iterable["Fact"]) -> None:
+        """Write new facts of a user, and recorded changes, with their history.
+
+        Call it under `Owner.objects.locked`. It sends the same few queries for any
+        number of facts.
+        """
+        written = {fact.id: (fact, c) for fact in facts if (c := fact.unsaved)}
+        created = [fact for fact, _ in written.values() if fact._state.adding]
+        changed = [fact for fact, _ in written.values() if not fact._state.adding]
+        self.bulk_update(changed, UPDATED_FIELDS)
+        # After the updates: a new fact may take the key of a superseded one. Foreign
+        # keys to it are checked at the end of the transaction.
+        self.bulk_create(created)
+        steps = [step for _, changes in written.values() for step in changes.steps]
+        FactChange.objects.bulk_create(steps)
+        texts, retired = [], []
+        for fact, changes in written.values():
+            if fact.status != "active" and changes.was_active:
+                retired.append(fact.id)
+            elif fact.status == "active" and changes.text is not None:
+                texts.append((fact.id, fact.content, *changes.text))
+            fact.unsaved = None
+        Passage.objects.index_facts(user_id, texts)
+        Passage.objects.unindex(user_id, fact__in=retired)
+
+    def forget(self, *, by: str, reason: str = "") -> int:
+        """Forget these facts; return how many were not forgotten before."""
+        return sum(fact.forget(by=by, reason=reason) for fact in self)
+
+    def expire_due(self, now: datetime, *, limit: int = 500) -> int:
+        """Mark facts past their `expires_at` as expired, and return how many.
+
+        They are hidden from that moment on; this removes them from the index and
+        extends their history. At most `limit` at a time.
+        """
+        due = self.filter(status="active", is_pinned=False, expires_at__lte=now)
+        by_user: dict[uuid.UUID, list[uuid.UUID]] = {}
+        for user_id, fact_id in due.order_by("expires_at").values_list("user_id", "id")[
+            :limit
+        ]:
+            by_user.setdefault(user_id, []).append(fact_id)
+        expired = 0
+        for user_id, fact_ids in by_user.items():
+            with Owner.objects.locked(user_id):
+                # Queried again: one may have been pinned or prolonged before the lock.
+                facts = list(due.filter(user_id=user_id, id__in=fact_ids))
+                for fact in facts:
+                    fact.change({"status": "expired"}, "expired", by="expiry", at=now)
+                self.write(user_id, facts)
+            expired += len(facts)
+        return expired
 
 
-class Fact(models.Model):
-    """One fact about one user."""
+FactBaseManager = models.Manager.from_queryset(FactQuerySet)
 
+
+class FactManager(FactBaseManager["Fact"]):
+    """What every turn reads, as `memory.models.plain_sql` explains."""
+
+    def in_every_prompt(self, user_id: uuid.UUID, *, limit: int) -> list["Fact"]:
+        """Return the user's pinned facts, then the most important, if valid now.
+
+        The order is stable, so that providers can reuse the prompt's prefix.
+        """
+        if not limit:
+            return []
+        now = plain_sql.to_sql_time(timezone.now())
+        hint = INDEX_HINT if connection.vendor == "sqlite" else ""
+        values = [plain_sql.to_sql_id(user_id), now, now, now, limit]
+        rows = plain_sql.fetch_rows(IN_PROMPTS_SQL.format(index=hint), values)
+        return list(map(ROWS.read, rows))
+
+    def by_passage(
+        self, user_id: uuid.UUID, passage_ids: Sequence[int]
+    ) -> dict[int, "Fact"]:
+        """Return the user's facts behind passages."""
+        rows = plain_sql.fetch_of_passages(BY_PASSAGE_SQL, user_id, passage_ids)
+        return {row[0]: ROWS.read(row[1:]) for row in rows}
+
+
+class Fact(TrackedFact):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user_id = models.UUIDField()
     content = models.TextField()
-    category = models.CharField(max_length=16, choices=FactCategory, default="general")
+    category = models.CharField(
+        max_length=16, choices=fact_choices.FactCategory, default="general"
+    )
     key = models.CharField(max_length=255, null=True)  # noqa: DJ001  NULL is not ""
     """Unique key: `category` + `key` identify one fact."""
     importance = models.SmallIntegerField(default=5)
@@ -53,7 +159,7 @@ class Fact(models.Model):
     status = models.CharField(max_length=16, choices=FactStatus, default="active")
     is_pinned = models.BooleanField(default=False)
     """Pinned facts do not expire, and prompts include them first."""
-    source = models.CharField(max_length=16, choices=FactSource)
+    source = models.CharField(max_length=16, choices=fact_choices.FactSource)
     agent = models.CharField(max_length=255, blank=True, default="")
     """The agent whose turn it was extracted from, or that saved it."""
     quote = models.TextField(blank=True, default="")
@@ -69,6 +175,10 @@ class Fact(models.Model):
     )
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
+
+    objects = FactManager()
+    viewed_at: datetime | None = None
+    """The past time of which this is the state; None means now."""
 
     class Meta:
         constraints = [
@@ -87,6 +197,11 @@ class Fact(models.Model):
                 fields=["user_id", "status", "-created_at", "-id"],
                 name="memory_fact_of_user",
             ),
+            # The lists of all users in the studio.
+            models.Index(
+                fields=["status", "-created_at", "-id"], name="memory_fact_by_status"
+            ),
+            models.Index(fields=["-created_at", "-id"], name="memory_fact_newest"),
             models.Index(
                 fields=["expires_at"],
                 condition=Q(status="active", expires_at__isnull=False),
@@ -103,26 +218,180 @@ class Fact(models.Model):
     def __str__(self) -> str:
         return f"[{self.category}] {self.content[:60]}"
 
+    @property
+    def public_id(self) -> str:
+        """The id for clients: `mem_` and 32 hexadecimal digits."""
+        return public_ids.format_fact_id(self.id)
 
-class FactChange(models.Model):
-    """One step in the history of a fact: who, when, why, before and after."""
+    @property
+    def cursor(self) -> FactCursor:
+        return self.created_at, self.id
 
-    fact = models.ForeignKey(Fact, on_delete=models.CASCADE, related_name="changes")
-    user_id = models.UUIDField()
-    at = models.DateTimeField()
-    action = models.CharField(max_length=16)
-    """created, updated, superseded, outdated, flagged (for review), restored, pinned,
-    unpinned, expired, deleted."""
-    by = models.CharField(max_length=300)
-    """`extraction`, `agent:NAME`, `user`, `mcp` (a client at /mcp) or `operator`."""
-    reason = models.CharField(max_length=500, blank=True, default="")
-    before: Any = models.JSONField(null=True)
-    after: Any = models.JSONField(null=True)
+    def status_at(self, at: datetime) -> str:
+        """Return the status, which is `expired` from `expires_at` on."""
+        is_due = self.expires_at is not None and self.expires_at <= at
+        if self.status == "active" and is_due and not self.is_pinned:
+            return "expired"
+        return self.status
 
-    class Meta:
-        indexes = [
-            models.Index(fields=["user_id", "at"], name="memory_change_of_user"),
-        ]
+    @property
+    def current_status(self) -> str:
+        """The status now, or when the fact was as it is read."""
+        return self.status_at(self.viewed_at or timezone.now())
 
-    def __str__(self) -> str:
-        return f"{self.action} by {self.by}"
+    def is_valid_at(self, at: datetime) -> bool:
+        has_begun = self.valid_from is None or self.valid_from <= at
+        return has_begun and (self.valid_to is None or self.valid_to > at)
+
+    def is_shown_at(self, at: datetime, status: str) -> bool:
+        """Return whether it has the status at a time; an active one must be valid."""
+        is_valid = status != "active" or self.is_valid_at(at)
+        return is_valid and self.status_at(at) == status
+
+    @property
+    def can_be_pinned(self) -> bool:
+        return not self.is_pinned and self.current_status == FactStatus.ACTIVE
+
+    def rewind(self, at: datetime) -> None:
+        """Set its fields, in memory only, to their values at a time.
+
+        Raises `FactUnknown` if it was not known then.
+        """
+        if self.created_at > at:
+            raise FactUnknown("This fact was not known then")
+        for step in self.changes.filter(at__gt=at).order_by("-at", "-id"):
+            step.undo(self)
+        self.viewed_at = at
+
+    @property
+    def was_set_by_person(self) -> bool:
+        """Whether extraction must not change it."""
+        return self.is_pinned or self.source in HUMAN_SOURCES
+
+    # Changes by a person or an agent, written at once.
+
+    def edit(
+        self,
+        changes: Mapping[str, Any],
+        *,
+        by: str,
+        reason: str = "",
+        text: EmbeddingResult = UNEMBEDDED,
+    ) -> bool:
+        """Change the stored fact, and this one with it; return whether it differs.
+
+        `changes` may hold content, category, importance, key, is_pinned, valid_from,
+        valid_to, expires_at and status: `pending_review` removes a fact from prompts,
+        `active` restores it, even if superseded, expired or deleted. `text` is the
+        vector of the content, or the reason if it has none.
+
+        Raises `FactUnknown`, `FactInvalid` and `KeyTaken`.
+        """
+        cleaned = fact_validation.clean_changes(changes)
+        with self._stored() as now:
+            values = {**self._derived_values(cleaned, by, now), **cleaned}
+            dates = ("valid_from", *END_FIELDS)
+            fact_validation.check_interval(*(self._after(values, n) for n in dates))
+            self._check_key(values)
+            action = self._history_action(values, now)
+            return self.change(values, action, by=by, at=now, reason=reason, text=text)
+
+    def pin(self, *, by: str, reason: str = "") -> bool:
+        """Put it first into every prompt, and let it not expire."""
+        return self.edit({"is_pinned": True}, by=by, reason=reason)
+
+    def unpin(self, *, by: str, reason: str = "") -> bool:
+        return self.edit({"is_pinned": False}, by=by, reason=reason)
+
+    def send_to_review(self, *, by: str, reason: str = "") -> bool:
+        """Remove it from prompts and searches until it is restored."""
+        return self.edit({"status": "pending_review"}, by=by, reason=reason)
+
+    def restore(
+        self, *, by: str, reason: str = "", text: EmbeddingResult = UNEMBEDDED
+    ) -> bool:
+        """Make it active again, even if it is superseded, expired or forgotten."""
+        return self.edit({"status": "active"}, by=by, reason=reason, text=text)
+
+    def forget(self, *, by: str, reason: str = "") -> bool:
+        """Remove it from prompts and searches; it and its history stay stored.
+
+        Returns False if it was forgotten before. Raises `FactUnknown`.
+        """
+        with self._stored() as now:
+            deleted = {"status": FactStatus.DELETED.value}
+            return self.change(deleted, "deleted", by=by, at=now, reason=reason)
+
+    @contextmanager
+    def _stored(self) -> Iterator[datetime]:
+        """Read the fact again under its user's lock, and write what is changed."""
+        with Owner.objects.locked(self.user_id) as now:
+            try:
+                self.refresh_from_db()
+            except Fact.DoesNotExist as exc:
+                raise FactUnknown from exc
+            yield now
+            Fact.objects.write(self.user_id, [self])
+
+    def _after(self, values: Mapping[str, Any], name: str) -> Any:
+        return values.get(name, getattr(self, name))
+
+    def _derived_values(
+        self, changes: Mapping[str, Any], by: str, now: datetime
+    ) -> dict[str, Any]:
+        """Return what changes imply: a new author, no links and no past ends."""
+        values: dict[str, Any] = {}
+        if changes.get("status") == "active" and self.status_at(now) != "active":
+            ends = {name: getattr(self, name) for name in END_FIELDS}
+            values = {name: None for name, end in ends.items() if end and end <= now}
+            values["superseded_by_id"] = None
+        if changes.get("content", self.content) != self.content:
+            values["said_at"] = now
+            if by in HUMAN_SOURCES:
+                values["source"] = by
+        return values
+
+    def _check_key(self, values: Mapping[str, Any]) -> None:
+        key, category = self._after(values, "key"), self._after(values, "category")
+        if key is None or self._after(values, "status") != FactStatus.ACTIVE:
+            return
+        others = Fact.objects.filter(
+            user_id=self.user_id, category=category, key=key, status="active"
+        )
+        if other := others.exclude(id=self.id).first():
+            raise KeyTaken(
+                f"the key '{other.key}' of category '{other.category}' belongs to fact "
+                f"{other.public_id}: {other.content:.100}; "
+                "change or delete that one, or choose another key",
+                param="key",
+            )
+
+    def _history_action(self, values: Mapping[str, Any], now: datetime) -> str:
+        old_status = self.status_at(now)
+        status = values.get("status", old_status)
+        if status != old_status:
+            return "restored" if status == "active" else "flagged"
+        is_pinned = self._after(values, "is_pinned")
+        if is_pinned != self.is_pinned:
+            return "pinned" if is_pinned else "unpinned"
+        return "updated"
+
+
+ROWS = plain_sql.RowReader(Fact)
+IN_PROMPTS_SQL = f"""
+    SELECT {ROWS.columns("f")} FROM memory_fact f {{index}}
+    WHERE user_id = %s AND status = 'active'
+        AND (is_pinned OR importance >= {PINNED_IMPORTANCE})
+        AND (is_pinned OR expires_at IS NULL OR expires_at > %s)
+        AND (valid_from IS NULL OR valid_from <= %s)
+        AND (valid_to IS NULL OR valid_to > %s)
+    ORDER BY is_pinned DESC, importance DESC, created_at, id
+    LIMIT %s
+"""  # noqa: S608
+INDEX_HINT = "INDEXED BY memory_fact_in_prompts"
+"""Without statistics, SQLite would read all facts of the user."""
+BY_PASSAGE_SQL = f"""
+    SELECT p.id, {ROWS.columns("f")} FROM memory_passage p
+        JOIN memory_fact f ON f.id = p.fact_id
+    WHERE p.user_id = %s AND f.user_id = %s AND p.id IN
+"""  # noqa: S608

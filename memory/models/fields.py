@@ -4,20 +4,30 @@ from typing import Any
 
 import numpy as np
 import orjson
+import pgvector.django
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 FLOAT32 = np.dtype("<f4")
-HASH32 = np.dtype("<u4")
 
 
-class VectorField(models.Field):  # type: ignore[type-arg]
+class VectorField(pgvector.django.VectorField):
     """A vector of float32, of any length: pgvector's `vector`, or bytes on SQLite."""
 
-    description = "Vector"
-
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
-        return "vector" if connection.vendor == "postgresql" else "blob"
+        is_postgres = connection.vendor == "postgresql"
+        return str(super().db_type(connection)) if is_postgres else "blob"
+
+    def get_prep_value(self, value: Any) -> Any:
+        return value
+
+    def get_db_prep_value(
+        self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False
+    ) -> Any:
+        return None if value is None else write_vector(value, connection.vendor)
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        return None if value is None else read_vector(value)
 
 
 class TermsField(models.Field):  # type: ignore[type-arg]
@@ -30,12 +40,12 @@ class TermsField(models.Field):  # type: ignore[type-arg]
 
 
 def write_vector(vector: np.ndarray, vendor: str) -> Any:
-    """Return a vector in the form that plain SQL passes to its column."""
+    """Return a vector in the form that its column takes."""
+    exact = np.ascontiguousarray(vector, dtype=FLOAT32)
     if vendor == "postgresql":
         # The shortest text of each number, several times as fast as Python's `repr`.
-        exact = np.ascontiguousarray(vector, dtype=np.float32)
         return orjson.dumps(exact, option=orjson.OPT_SERIALIZE_NUMPY).decode()
-    return vector.astype(FLOAT32).tobytes()
+    return exact.tobytes()
 
 
 def read_vector(value: Any) -> np.ndarray:

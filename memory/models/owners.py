@@ -1,6 +1,49 @@
 """Models of the users that memories belong to."""
 
-from django.db import models
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from uuid import UUID
+
+from django.db import models, transaction
+from django.db.models import F
+from django.utils import timezone
+
+
+class OwnerQuerySet(models.QuerySet["Owner"]):
+    """Locks and versions of users' memories."""
+
+    def lock(self, user_id: UUID, now: datetime) -> "Owner":
+        """Return the user's row, created if missing, locked for this transaction.
+
+        On PostgreSQL, SELECT … FOR UPDATE makes other transactions wait; on SQLite, the
+        IMMEDIATE transaction itself already excludes other writers.
+        """
+        owner, _ = self.select_for_update().get_or_create(
+            user_id=user_id, defaults={"created_at": now}
+        )
+        return owner
+
+    @contextmanager
+    def locked(self, user_id: UUID) -> Iterator[datetime]:
+        """Lock the user's facts in a transaction; yields its time."""
+        now = timezone.now()
+        with transaction.atomic():
+            self.lock(user_id, now)
+            yield now
+
+    def bump_version(self, user_id: UUID) -> bool:
+        """Tell all processes that passages were removed or have new vectors.
+
+        Returns False if the user has no row, because it was erased meanwhile.
+        """
+        return bool(self.filter(user_id=user_id).update(version=F("version") + 1))
+
+    def ensure_bumped(self, user_id: UUID) -> None:
+        """Increment the version; create a missing row."""
+        if not self.bump_version(user_id):
+            with self.locked(user_id):
+                self.bump_version(user_id)
 
 
 class Owner(models.Model):
@@ -14,8 +57,16 @@ class Owner(models.Model):
     """The IANA time zone that the client sent last; "" is UTC."""
     created_at = models.DateTimeField()
 
+    objects = OwnerQuerySet.as_manager()
+
     def __str__(self) -> str:
         return str(self.user_id)
+
+
+class PendingErasureQuerySet(models.QuerySet["PendingErasure"]):
+    def expired(self, now: datetime) -> "PendingErasureQuerySet":
+        """Return requests that can no longer be confirmed, oldest first."""
+        return self.filter(expires_at__lte=now).order_by("expires_at")
 
 
 class PendingErasure(models.Model):
@@ -24,6 +75,8 @@ class PendingErasure(models.Model):
     user_id = models.UUIDField(unique=True)
     confirmation_digest = models.CharField(max_length=64)
     expires_at = models.DateTimeField()
+
+    objects = PendingErasureQuerySet.as_manager()
 
     def __str__(self) -> str:
         return f"erasure of {self.user_id}"

@@ -1,7 +1,95 @@
-"""Models of conversations: threads, messages, and summaries of old messages."""
+"""Models of conversations: threads, and summaries of old messages."""
 
-from django.db import models
-from django.db.models import Q
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import connection, models, transaction
+from django.db.models import F, Min
+
+from memory.models import plain_sql
+
+LOCK_CONSOLIDATION_SQL = (
+    "SELECT pg_advisory_xact_lock(hashtext('memory_consolidation'), 0)"
+)
+LOCK_USER_SQL = "SELECT pg_advisory_xact_lock(hashtext('memory_user'), hashtext(%s))"
+STATE_SQL = """
+    SELECT id, length, summarized_until, revision FROM memory_thread
+    WHERE user_id = %s AND name = %s
+"""
+RESERVE_POSITIONS_SQL = """
+    INSERT INTO memory_thread (user_id, name, length, created_at, updated_at)
+    VALUES (%s, %s, %s, %s, %s)
+    ON CONFLICT (user_id, name) DO UPDATE SET
+        length = memory_thread.length + excluded.length,
+        updated_at = excluded.updated_at
+    RETURNING id, length
+"""
+
+
+class ThreadQuerySet(models.QuerySet["Thread"]):
+    """Threads of users."""
+
+    def recently_active(self) -> "ThreadQuerySet":
+        """Return threads, most recently active first."""
+        return self.order_by("-updated_at", "-id")
+
+    def summarizable(self) -> "ThreadQuerySet":
+        """Return threads long enough for a summary."""
+        shortest = F("summarized_until") + RECENT_MESSAGES + MIN_SUMMARIZED
+        return self.filter(length__gte=shortest)
+
+
+ThreadBaseManager = models.Manager.from_queryset(ThreadQuerySet)
+
+
+class ThreadManager(ThreadBaseManager["Thread"]):
+    """What every turn reads and writes, as `memory.models.plain_sql` explains."""
+
+    def state(self, user_id: UUID, name: str) -> tuple[int, int, int, int] | None:
+        """Return a thread's id, length, `summarized_until` and `revision`, or None."""
+        rows = plain_sql.fetch_rows(STATE_SQL, [plain_sql.to_sql_id(user_id), name])
+        return rows[0] if rows else None
+
+    def lock_of_user(self, user_id: UUID) -> None:
+        """Let no other conversation of the user be looked for in this transaction."""
+        if connection.vendor == "postgresql":
+            # SQLite has one writer at a time anyway.
+            plain_sql.fetch_rows(LOCK_USER_SQL, [str(user_id)])
+
+    def reserve_positions(
+        self, user_id: UUID, name: str, count: int, now: datetime
+    ) -> tuple[int, int]:
+        """Lengthen a thread, created if missing; return its id and new length.
+
+        It stays locked for this transaction, so that turns of several processes do not
+        interleave.
+        """
+        at = plain_sql.to_sql_time(now)
+        values = [plain_sql.to_sql_id(user_id), name, count, at, at]
+        ((thread_id, length),) = plain_sql.fetch_rows(RESERVE_POSITIONS_SQL, values)
+        return thread_id, length
+
+    def branch_off(self, thread_id: int, position: int) -> None:
+        """Note that other messages are current after a position of a thread.
+
+        Summaries of what came after it are deleted. Locks nothing: the caller has.
+        """
+        summaries = Summary.objects.filter(
+            thread_id=thread_id, end_position__gt=position + 1
+        )
+        first = summaries.aggregate(first=Min("first_position"))["first"]
+        if first is not None:
+            summaries.delete()
+            self.filter(pk=thread_id).update(summarized_until=first)
+            messages = self.get(pk=thread_id).messages.filter(position__gte=first)
+            messages.update(summarized_at=None)
+        self.filter(pk=thread_id).update(revision=F("revision") + 1)
+
+
+RECENT_MESSAGES = 10
+"""The newest messages of a thread, which are never summarized."""
+MIN_SUMMARIZED = 20
+"""The fewest old messages that justify a summary."""
 
 
 class Thread(models.Model):
@@ -13,8 +101,14 @@ class Thread(models.Model):
     """The number of messages stored so far; also the next message's position."""
     summarized_until = models.BigIntegerField(db_default=0)
     """Summaries cover the messages before this position."""
+    revision = models.IntegerField(db_default=0)
+    """How often another branch became the current one."""
+    metadata = models.TextField(blank=True, default="", db_default="")
+    """JSON of what its client noted about it; "" for nothing."""
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
+
+    objects = ThreadManager()
 
     class Meta:
         constraints = [
@@ -26,63 +120,48 @@ class Thread(models.Model):
     def __str__(self) -> str:
         return f"{self.user_id}/{self.name or 'default'}"
 
+    def summarizable_end(self, cutoff: datetime) -> int | None:
+        """Return the position up to which it can be summarized, or None.
 
-class StoredMessage(models.Model):
-    """A message as it was sent. Never edited."""
+        Messages after `cutoff` and the newest messages are excluded. A user's message
+        is at the returned position.
+        """
+        messages = self.messages.filter(
+            position__gte=self.summarized_until, is_active=True
+        )
+        recent = messages.filter(created_at__gt=cutoff).order_by("position").first()
+        end = self.length - RECENT_MESSAGES
+        if recent is not None:
+            end = min(end, recent.position)
+        if end - self.summarized_until < MIN_SUMMARIZED:
+            return None
+        questions = messages.filter(
+            position__gt=self.summarized_until, position__lte=end, role="user"
+        )
+        last = questions.order_by("-position").values_list("position", flat=True)
+        return last.first()
 
-    thread = models.ForeignKey(
-        Thread,
-        on_delete=models.CASCADE,
-        related_name="messages",
-        # Queries use the unique constraint's index; with a second one PostgreSQL would
-        # pick that and read the whole thread.
-        db_index=False,
-    )
-    position = models.BigIntegerField()
-    turn_id = models.UUIDField()
-    role = models.CharField(max_length=16)
-    text = models.TextField(blank=True, default="")
-    extra = models.TextField(blank=True, default="")
-    """JSON of what plain text cannot hold: content parts, tool calls, reasoning."""
-    tokens = models.IntegerField()
-    agent = models.CharField(max_length=255, blank=True, default="")
-    """The agent, on assistant messages."""
-    finish_reason = models.CharField(max_length=32, blank=True, default="")
-    """How the reply ended; `cancelled`: the client left, `error`: the turn failed."""
-    importance = models.FloatField(default=0.5)
-    """From 0 to 1; the role's default, raised when an important fact is extracted."""
-    summarized_at = models.DateTimeField(null=True)
-    """When a summary replaced it in prompts."""
-    created_at = models.DateTimeField()
 
-    class Meta:
-        db_table = "memory_message"
-        constraints = [
-            models.UniqueConstraint(
-                fields=["thread", "position"], name="memory_message_thread_position"
-            )
-        ]
-        indexes = [
-            # Only the few important messages are in this index.
-            models.Index(
-                fields=["thread", "position"],
-                condition=Q(importance__gt=0.5),
-                name="memory_message_important",
-            ),
-            # A turn is found by its reply; its other messages precede the reply.
-            models.Index(
-                fields=["turn_id"],
-                condition=Q(finish_reason__gt=""),
-                name="memory_message_reply",
-            ),
-        ]
+class ConsolidationRunQuerySet(models.QuerySet["ConsolidationRun"]):
+    def start(
+        self, now: datetime, *, interval: timedelta | None
+    ) -> "ConsolidationRun | None":
+        """Create and return a run, unless a complete one began within the interval.
 
-    def __str__(self) -> str:
-        return f"{self.role}: {self.text[:60]}"
+        Of concurrent callers, one creates a run. Without an interval, each does.
+        """
+        with transaction.atomic():
+            if connection.vendor == "postgresql":
+                # SQLite has one writer at a time anyway.
+                plain_sql.fetch_rows(LOCK_CONSOLIDATION_SQL, [])
+            last = self.order_by("-started_at").first()
+            if last and interval and last.is_complete_since(now - interval):
+                return None
+            return self.create(started_at=now)
 
 
 class ConsolidationRun(models.Model):
-    """One consolidation run and its counts."""
+    UNFINISHED = "limit reached; the next run continues"
 
     started_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
@@ -94,6 +173,13 @@ class ConsolidationRun(models.Model):
     tokens_before = models.BigIntegerField(default=0)
     tokens_after = models.BigIntegerField(default=0)
     error = models.TextField(blank=True, default="")
+
+    objects = ConsolidationRunQuerySet.as_manager()
+
+    def is_complete_since(self, since: datetime) -> bool:
+        """Return whether it began after a time, and left nothing for a next run."""
+        has_rest = self.finished_at is not None and self.error == self.UNFINISHED
+        return self.started_at > since and not has_rest
 
     def __str__(self) -> str:
         return f"consolidation of {self.started_at:%Y-%m-%d %H:%M}"
@@ -122,3 +208,22 @@ class Summary(models.Model):
 
     def __str__(self) -> str:
         return f"summary of {self.first_position} to {self.end_position}"
+
+    def store(self, now: datetime) -> bool:
+        """Store it and mark its messages; False if another was stored first.
+
+        Also False if the user was erased meanwhile, with the thread.
+        """
+        with transaction.atomic():
+            is_next = Thread.objects.filter(
+                pk=self.thread_id,
+                user_id=self.user_id,
+                summarized_until=self.first_position,
+            ).update(summarized_until=self.end_position)
+            if not is_next:
+                return False
+            self.save()
+            self.thread.messages.filter(
+                position__gte=self.first_position, position__lt=self.end_position
+            ).update(summarized_at=now)
+        return True

@@ -3,11 +3,9 @@
 import time
 
 from config import live
-from core.ids import UserId
 from memory import memory_settings
 from memory.models import Passage
-from memory.recall import embedding, passages
-from memory.recall.passages import PendingPassage
+from memory.recall import embedding
 from providers.embeddings.base import Embedder
 
 BATCH_SIZE = 64
@@ -59,24 +57,14 @@ def retry_failed_texts() -> int:
     return embedded
 
 
-def _list_failed_texts(limit: int) -> list[PendingPassage]:
+def _list_failed_texts(limit: int) -> list[Passage]:
     """Return passages whose embedding failed and may now succeed, oldest first."""
-    rows = (
-        Passage.objects.filter(embedder="")
-        .exclude(embedding_error="")
-        .exclude(embedding_error__startswith=embedding.REFUSED)
-        .order_by("id")
-        .values_list("id", "user_id", "fact__content", "message__text")[:limit]
-    )
-    return [
-        PendingPassage(
-            passage_id, UserId(user_id), text or passages.strip_subject(content or "")
-        )
-        for passage_id, user_id, content, text in rows
-    ]
+    failed = Passage.objects.filter(embedder="").exclude(embedding_error="")
+    retryable = failed.exclude(embedding_error__startswith=embedding.REFUSED)
+    return list(retryable.order_by("id").with_text()[:limit])
 
 
-def _retry_embedding(embedder: Embedder, texts: list[PendingPassage]) -> int:
+def _retry_embedding(embedder: Embedder, texts: list[Passage]) -> int:
     """Embed texts, or store why they have no vector; return how many were settled."""
     vectors, errors = embedding.embed_texts(embedder, [each.text for each in texts])
     settled = [
@@ -86,5 +74,5 @@ def _retry_embedding(embedder: Embedder, texts: list[PendingPassage]) -> int:
     ]
     # The others keep their error: rewriting it would only invalidate every cache.
     if settled:
-        passages.set_vectors(settled)
+        Passage.objects.set_vectors(settled)
     return len(settled)

@@ -63,8 +63,6 @@ def fuse(
 
 @dataclass(frozen=True, slots=True)
 class _SmallRanking:
-    """The ranking of few results."""
-
     found: SparseRetrieverScores
     totals: list[tuple[int, float]]
 

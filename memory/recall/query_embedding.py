@@ -9,7 +9,7 @@ from typing import NamedTuple
 from core.errors import CoulisseError, Upstream
 from core.messages import Message
 from memory.memory_settings import UserMemory
-from memory.recall import passages
+from memory.recall.index import tokenizer
 from memory.recall.types import Embedded, Query
 from providers.embeddings import embedders
 from providers.embeddings.base import Embedder
@@ -56,7 +56,7 @@ async def embed_fact(memory: UserMemory | None, content: str) -> FactVector:
     """Return a fact's vector; without memory, neither a vector nor a reason."""
     if memory is None:
         return FactVector(None)
-    text = passages.strip_subject(content)
+    text = tokenizer.strip_subject(content)
     embedded = await _try_embed(memory.embedder, text, query=False)
     return FactVector(embedded, "" if embedded is not None else NO_VECTOR)
 

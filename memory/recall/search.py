@@ -14,8 +14,9 @@ from typing import Generic, TypeVar
 from django.db import connection
 
 from core.ids import UserId
-from memory.facts.types import Category, Status, StoredFact
-from memory.recall import fusion, passage_sources
+from memory.facts.types import Category, Status
+from memory.models import Fact, StoredMessage
+from memory.recall import fusion
 from memory.recall.fusion import RetrieverWeights
 from memory.recall.index import numpy_index, postgres_index
 from memory.recall.index.retrieval_types import (
@@ -27,7 +28,6 @@ from memory.recall.index.retrieval_types import (
 )
 from memory.recall.types import (
     Embedded,
-    FactHit,
     Fusion,
     MessageHit,
     Query,
@@ -37,6 +37,12 @@ from memory.recall.types import (
 Index = numpy_index.NumpyIndex | postgres_index.PostgresIndex
 MessageCutoff = tuple[int, int] | None
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class FactHit:
+    fact: Fact
+    score: SearchScore
 
 
 def search_facts(
@@ -82,14 +88,18 @@ def search_facts_and_messages(
     facts: int,
     messages: int,
     cutoff: MessageCutoff = None,
+    category: Category | None = None,
 ) -> tuple[list[FactHit], list[MessageHit]]:
-    """Return the results of `search_facts` and `search_messages` in one pass."""
+    """Return the results of `search_facts` and `search_messages` in one pass.
+
+    `facts` and `messages` are their limits; 0 does not search them.
+    """
     parsed = parse_query(query)
     if parsed.is_empty or max(facts, messages) < 1:
         return [], []
     index = open_index(user_id)
     return (
-        _search_facts(user_id, index, parsed, query, FactFilter(), facts),
+        _search_facts(user_id, index, parsed, query, FactFilter(category), facts),
         _search_messages(user_id, index, parsed, query, cutoff, messages),
     )
 
@@ -102,7 +112,7 @@ def nearest_facts(
     plan = _SearchPlan(
         lambda index: index.facts(parsed, FactFilter()),
         fusion.FACT_WEIGHTS,
-        lambda found: passage_sources.load_facts(user_id, found),
+        lambda found: Fact.objects.by_passage(user_id, found),
         lambda fact: fact.status == "active",
         limit,
     )
@@ -119,8 +129,6 @@ def open_index(user_id: UserId, *, reload: bool = False) -> Index:
 
 @dataclass(frozen=True, slots=True)
 class _SearchPlan(Generic[T]):
-    """What to search for."""
-
     retrieve: Callable[[Index], RetrieverScores | SparseRetrieverScores]
     weights: RetrieverWeights
     fetch: Callable[[Sequence[int]], dict[int, T]]
@@ -141,7 +149,7 @@ def _search_facts(
     plan = _SearchPlan(
         lambda index: index.facts(parsed, fact_filter),
         fusion.FACT_WEIGHTS,
-        lambda found: passage_sources.load_facts(user_id, found),
+        lambda found: Fact.objects.by_passage(user_id, found),
         partial(_fact_matches, fact_filter, datetime.now(UTC)),
         limit,
         query.fusion,
@@ -160,13 +168,15 @@ def _search_messages(
     plan = _SearchPlan(
         lambda index: index.messages(parsed, cutoff),
         fusion.MESSAGE_WEIGHTS,
-        lambda found: passage_sources.load_messages(user_id, found),
+        lambda found: StoredMessage.objects.by_passage(user_id, found),
         lambda _: True,
         limit,
         query.fusion,
     )
     found = _run_search(user_id, index, plan)
-    return [MessageHit(*fields, score) for fields, score in found]
+    for message, score in found:
+        message.score = score
+    return [message for message, _ in found]
 
 
 def _run_search(
@@ -202,11 +212,7 @@ def _collect_top(
     return results[: plan.limit], is_stale
 
 
-def _fact_matches(fact_filter: FactFilter, now: datetime, fact: StoredFact) -> bool:
-    if fact_filter.category is not None and fact.category != fact_filter.category:
+def _fact_matches(fact_filter: FactFilter, now: datetime, fact: Fact) -> bool:
+    if fact_filter.category not in (None, fact.category):
         return False
-    if fact_filter.status is None:
-        return True
-    if fact.status != fact_filter.status:
-        return False
-    return fact_filter.status != "active" or fact.is_valid_at(now)
+    return fact_filter.status is None or fact.is_shown_at(now, fact_filter.status)

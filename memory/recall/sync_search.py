@@ -16,7 +16,8 @@ from memory.recall.context import turn_context
 from memory.recall.context.turn_context import ContextQuery
 from memory.recall.query_embedding import MAX_WAIT_SECONDS, FactVector
 from memory.recall.query_preparation import PreparedQuery
-from memory.recall.types import FactHit, Fusion, MessageHit
+from memory.recall.search import FactHit
+from memory.recall.types import Fusion, MessageHit
 from providers import sync_bridge
 
 SearchScope = Literal["facts", "messages", "all"]
@@ -49,13 +50,14 @@ def search_memory(
         query_preparation.prepare_query(text, fusion=fusion),
         timeout_seconds=TIMEOUT_SECONDS,
     )
-    query = prepared.query
-    facts, messages = [], []
-    if scope != "messages":
-        facts = search.search_facts(user_id, query, limit=limit, category=category)
-    if scope != "facts":
-        messages = search.search_messages(user_id, query, limit=limit)
-    return SearchResult(prepared, facts, messages)
+    found = search.search_facts_and_messages(
+        user_id,
+        prepared.query,
+        facts=0 if scope == "messages" else limit,
+        messages=0 if scope == "facts" else limit,
+        category=category,
+    )
+    return SearchResult(prepared, *found)
 
 
 def memory_prompt(user_id: UserId, result: SearchResult, thread: str = "") -> str:

@@ -1,12 +1,10 @@
 """Value types of queries and search results."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 import numpy as np
-
-from memory.facts.types import StoredFact
 
 Fusion = Literal["weighted", "rrf"]
 
@@ -20,10 +18,13 @@ class Embedded:
     """float32, of unit length."""
 
 
+EmbeddingResult = tuple[Embedded | None, str]
+"""A text's vector, or None and the reason."""
+UNEMBEDDED: EmbeddingResult = (None, "")
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A search query."""
-
     text: str
     embedded: Embedded | None = None
     """None searches by words alone."""
@@ -45,18 +46,8 @@ class SearchScore:
     """The lexical score of a message with its neighbours."""
 
 
-@dataclass(frozen=True, slots=True)
-class FactHit:
-    """A fact as a search result."""
-
-    fact: StoredFact
-    score: SearchScore
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MessageHit:
-    """A past message as a search result."""
-
     id: int
     thread: str
     """The thread's name; "" is the default one."""
@@ -66,4 +57,5 @@ class MessageHit:
     agent: str
     importance: float
     created_at: datetime
-    score: SearchScore = field(default_factory=lambda: SearchScore(0.0))
+    score: SearchScore = SearchScore(0.0)
+    """Set by the search."""

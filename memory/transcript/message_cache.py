@@ -1,8 +1,9 @@
 """The message cache: the newest messages of recently used threads.
 
-Messages are only appended, and a thread's row stores their count. So cached messages
-are valid while the row has the same count, regardless of which process wrote. If it is
-higher, only the new messages are read.
+Messages are only appended, and a thread's row stores their count, and how often another
+branch became the current one. So cached messages are valid while the row has the same
+numbers, regardless of which process wrote. If only the count is higher, only the new
+messages are read.
 """
 
 import threading
@@ -24,8 +25,6 @@ ThreadKey = tuple[UserId, str]
 
 @dataclass(frozen=True, slots=True)
 class CachedMessage:
-    """A stored message and its size."""
-
     position: int
     tokens: int
     size: int
@@ -35,9 +34,11 @@ class CachedMessage:
 
 @dataclass(frozen=True, slots=True)
 class CachedThread:
-    """The newest messages of a thread, oldest first, without a gap."""
+    """The newest messages of a thread's current branch, oldest first."""
 
     thread_id: int
+    revision: int
+    """The thread's revision when they were read."""
     length: int
     """The thread's length when they were read."""
     messages: tuple[CachedMessage, ...]
@@ -47,7 +48,8 @@ class CachedThread:
     ) -> "CachedThread":
         """Return the newest `cap` messages of these and the given ones."""
         all_messages = (*self.messages, *messages)
-        return CachedThread(self.thread_id, length, all_messages[-cap:] if cap else ())
+        newest = all_messages[-cap:] if cap else ()
+        return CachedThread(self.thread_id, self.revision, length, newest)
 
     @property
     def size(self) -> int:
@@ -85,12 +87,10 @@ class MessageCache:
                 self._remove(next(iter(self._threads)))
 
     def drop(self, key: ThreadKey) -> None:
-        """Remove a thread from the cache."""
         with self._lock:
             self._remove(key)
 
     def drop_user(self, user_id: UserId) -> None:
-        """Remove a user from the cache."""
         with self._lock:
             for key in [key for key in self._threads if key[0] == user_id]:
                 self._remove(key)

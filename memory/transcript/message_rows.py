@@ -1,35 +1,52 @@
 """Conversion between messages and rows."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
+from core import token_estimates
 from core.messages import Message, Reasoning, Role, ToolCall
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NewMessage:
-    """A message to store, with its metadata."""
-
     message: Message
-    tokens: int
+    counted_tokens: int | None = None
+    """The provider's count, if it has one."""
     agent: str = ""
     finish_reason: str = ""
     importance: float = 0.5
     """Its importance for recall, from 0 to 1."""
     own_calls: frozenset[str] = frozenset()
     """The ids of calls of the agent's own tools, which are hidden from users."""
+    request_fields: Mapping[str, Any] = field(default_factory=dict)
+    """Of a reply: fields of its request that its client may read back."""
+    digest: bytes | None = None
+    """Of the client's conversation up to it; None of what the client does not see."""
+    exchange_digest: bytes | None = None
+    """Of a reply and its question."""
+
+    @property
+    def tokens(self) -> int:
+        """The size in later prompts."""
+        if self.counted_tokens is not None:
+            return self.counted_tokens
+        return token_estimates.estimate_message(self.message)
+
+    @property
+    def text(self) -> str:
+        """The storable text: PostgreSQL does not support NUL."""
+        return self.message.text.replace("\0", "\ufffd")
+
+    @property
+    def extra(self) -> str:
+        """The rest of the message as JSON, or "" if the text is complete."""
+        return _extra_json(self)
 
 
-def stored_text(message: Message) -> str:
-    """Return the storable text: PostgreSQL does not support NUL."""
-    return message.text.replace("\0", "\ufffd")
-
-
-def extra_json(entry: NewMessage) -> str:
-    """Return the rest of a message as JSON, or "" if the text is complete."""
+def _extra_json(entry: NewMessage) -> str:
     message = entry.message
     extra: dict[str, Any] = {}
     if message.content is not None and not isinstance(message.content, str):
@@ -44,6 +61,8 @@ def extra_json(entry: NewMessage) -> str:
         extra["reasoning"] = [
             (r.text, r.signature, r.redacted, r.model) for r in message.reasoning
         ]
+    if entry.request_fields:
+        extra["request"] = dict(entry.request_fields)
     if own_ids := entry.own_calls & {message.tool_call_id, *_call_ids(message)}:
         extra["own_calls"] = sorted(own_ids)
     return orjson.dumps(extra).decode() if extra else ""
@@ -59,9 +78,7 @@ def visible_message(role: Role, text: str, extra: str) -> Message | None:
     Calls of the agent's own tools and their results are removed.
     """
     message = message_from_row(role, text, extra)
-    own_ids = (
-        frozenset(orjson.loads(extra).get("own_calls", ())) if extra else frozenset()
-    )
+    own_ids = own_call_ids(extra)
     if not own_ids:
         return message
     calls = tuple(call for call in message.tool_calls if call.id not in own_ids)
@@ -70,8 +87,18 @@ def visible_message(role: Role, text: str, extra: str) -> Message | None:
     return replace(message, tool_calls=calls, reasoning=())
 
 
+def own_call_ids(extra: str) -> frozenset[str]:
+    """Return the ids of a row's calls of the agent's own tools."""
+    return frozenset(orjson.loads(extra).get("own_calls", ()) if extra else ())
+
+
+def request_fields(extra: str) -> dict[str, Any]:
+    """Return the fields of the request that are stored with a reply."""
+    fields: dict[str, Any] = orjson.loads(extra).get("request", {}) if extra else {}
+    return fields
+
+
 def message_from_row(role: Role, text: str, extra: str) -> Message:
-    """Return the message of a row."""
     if not extra:
         return Message(role, text)
     fields = orjson.loads(extra)

@@ -1,32 +1,24 @@
-"""The transcripts of users' threads.
+"""The newest messages of users' threads, cached, and the storage of turns.
 
-In plain SQL, because every turn reads and writes it: the ORM costs more than the
-queries (see docs/performance.md). Every function takes the user and accesses only that
-user's threads.
+Every function takes the user and accesses only that user's threads.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from core.ids import TurnId, UserId
 from core.messages import Message, Role
-from memory.extraction import job_queue
-from memory.extraction.job_queue import ExtractionRequest, StoredTurn
-from memory.models import StoredMessage as MessageRow
-from memory.models import Thread
-from memory.transcript import message_cache
+from memory.extraction import extraction_tasks
+from memory.extraction.extraction_tasks import ExtractionRequest, StoredTurn
+from memory.models import StoredMessage, Thread
+from memory.transcript import branches, message_cache
+from memory.transcript.branches import Place, SentConversation
 from memory.transcript.message_cache import CachedMessage, CachedThread, ThreadKey
-from memory.transcript.message_rows import (
-    NewMessage,
-    extra_json,
-    message_from_row,
-    stored_text,
-)
+from memory.transcript.message_rows import NewMessage, message_from_row
 
 PAGE_SIZE = 64
 """Rows read at a time; a context rarely needs more than one page."""
@@ -34,46 +26,9 @@ PAGE_SIZE = 64
 DEFAULT_CACHED_MESSAGES = 50
 """Cached messages of a thread, unless the caller sets another limit."""
 
-THREAD_SQL = """
-    SELECT id, length, summarized_until FROM memory_thread
-    WHERE user_id = %s AND name = %s
-"""
-NEWEST_PAGE_SQL = """
-    SELECT m.position, m.tokens, m.role, m.text, m.extra,
-        t.id, t.length, t.summarized_until
-    FROM memory_thread t JOIN memory_message m ON m.thread_id = t.id
-    WHERE t.user_id = %s AND t.name = %s AND m.position >= t.length - %s
-    ORDER BY m.position DESC
-"""
-"""Limited by position instead of LIMIT: PostgreSQL assumes that a thread has average
-length, and would read and sort all of a long one."""
-BETWEEN_SQL = """
-    SELECT position, tokens, role, text, extra FROM memory_message
-    WHERE thread_id = %s AND position >= %s AND position < %s
-    ORDER BY position DESC
-"""
-
-RESERVE_POSITIONS_SQL = """
-    INSERT INTO memory_thread (user_id, name, length, created_at, updated_at)
-    VALUES (%s, %s, %s, %s, %s)
-    ON CONFLICT (user_id, name) DO UPDATE SET
-        length = memory_thread.length + excluded.length,
-        updated_at = excluded.updated_at
-    RETURNING id, length
-"""
-
-INSERT_SQL = """
-    INSERT INTO memory_message (thread_id, position, turn_id, role, text, extra,
-        tokens, agent, finish_reason, importance, created_at) VALUES
-"""
-ROW_SQL = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
-
 MAX_BYTES = 4 * 1024 * 1024
 """The size of the messages in a prompt; images and files have few tokens for their
 size, and providers limit both."""
-
-BATCH_SIZE = 1000
-"""Rows per INSERT: databases limit the parameters of a statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +50,9 @@ class ThreadHistory:
     """Its newest messages."""
     summarized_until: int
     """Summaries cover the messages before this position."""
+    resumes_at: int | None = None
+    """The position before which older messages are read; None: that of the oldest
+    cached one."""
 
     @property
     def thread_id(self) -> int:
@@ -114,7 +72,7 @@ class ThreadHistory:
         """
         messages: list[CachedMessage] = []
         tokens = size = 0
-        for cached in _iter_newest_first(self.cached, self.summarized_until):
+        for cached in _iter_newest_first(self):
             tokens += cached.tokens
             size += cached.size
             is_full = len(messages) == limit or tokens > max_tokens or size > MAX_BYTES
@@ -142,15 +100,16 @@ def read_thread(
     cached = message_cache.MESSAGE_CACHE.get(key)
     if cached is None:
         return _load_thread(key, cap)
-    rows = _fetch_rows(THREAD_SQL, [_sql_user_id(user_id), thread])
+    state = Thread.objects.state(user_id, thread)
     if (
-        not rows
-        or rows[0][0] != cached.thread_id
-        or rows[0][1] - cached.length > PAGE_SIZE
+        state is None
+        or state[0] != cached.thread_id
+        or state[3] != cached.revision
+        or state[1] - cached.length > PAGE_SIZE
     ):
         message_cache.MESSAGE_CACHE.drop(key)
-        return _load_thread(key, cap) if rows else None
-    _, length, summarized_until = rows[0]
+        return _load_thread(key, cap) if state else None
+    _, length, summarized_until, _ = state
     if length != cached.length:
         cached = cached.extended(
             _load_between(cached.thread_id, cached.length, length), length, cap
@@ -160,54 +119,46 @@ def read_thread(
 
 
 def _load_thread(key: ThreadKey, cap: int) -> ThreadHistory | None:
-    rows = _fetch_rows(NEWEST_PAGE_SQL, [_sql_user_id(key[0]), key[1], PAGE_SIZE])
+    rows = StoredMessage.objects.newest(*key, count=PAGE_SIZE)
     if not rows:
         return None
-    thread_id, length, summarized_until = rows[0][5:]
-    page = CachedThread(
-        thread_id, length, tuple(_cached_message(*row[:5]) for row in reversed(rows))
-    )
+    thread_id, length, summarized_until, revision = rows[0][5:]
+    messages = tuple(cached_message(*row[:5]) for row in rows)
+    page = CachedThread(thread_id, revision, length, messages)
     message_cache.MESSAGE_CACHE.put(key, page.extended((), length, cap))
     return ThreadHistory(page, summarized_until)
 
 
-def _iter_newest_first(
-    cached: CachedThread, summarized_until: int
-) -> Iterator[CachedMessage]:
-    """Yield a thread's messages, newest first, down to the summaries."""
-    messages: Sequence[CachedMessage] = cached.messages
-    before = cached.length
-    while messages or before > summarized_until:
-        for cached_message in reversed(messages):
-            if cached_message.position < summarized_until:
+def _iter_newest_first(thread: ThreadHistory) -> Iterator[CachedMessage]:
+    """Yield a thread's messages, newest first, down to the summaries.
+
+    A page may be empty: messages of other branches are between those of this one.
+    """
+    messages: Sequence[CachedMessage] = thread.cached.messages
+    first = messages[0].position if messages else thread.cached.length
+    if thread.resumes_at is not None:
+        first = thread.resumes_at
+    while True:
+        for message in reversed(messages):
+            if message.position < thread.summarized_until:
                 return
-            yield cached_message
-        before = messages[0].position if messages else before
-        first = max(before - PAGE_SIZE, summarized_until)
-        messages = (
-            _load_between(cached.thread_id, first, before) if first < before else ()
-        )
-        if not messages:
+            yield message
+        before, first = first, max(first - PAGE_SIZE, thread.summarized_until)
+        if first >= before:
             return
+        messages = _load_between(thread.thread_id, first, before)
 
 
 def _load_between(thread_id: int, first: int, end: int) -> list[CachedMessage]:
-    rows = _fetch_rows(BETWEEN_SQL, [thread_id, first, end])
-    return [_cached_message(*row) for row in reversed(rows)]
+    rows = StoredMessage.objects.between(thread_id, first, end)
+    return [cached_message(*row) for row in rows]
 
 
-def _cached_message(
+def cached_message(
     position: int, tokens: int, role: Role, text: str, extra: str
 ) -> CachedMessage:
     message = message_from_row(role, text, extra)
     return CachedMessage(position, tokens, len(text) + len(extra), message)
-
-
-def _fetch_rows(query: str, values: list[Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(query, values)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-    return rows
 
 
 def append_turn(
@@ -218,26 +169,50 @@ def append_turn(
     *,
     extraction: ExtractionRequest | None = None,
     cap: int = DEFAULT_CACHED_MESSAGES,
-) -> None:
-    """Append the messages of one turn to a thread, all or none.
+    sent: SentConversation | None = None,
+) -> str:
+    """Append the messages of one turn to a thread, all or none; return its name.
 
-    The thread's row is locked first, so that turns of several processes do not
-    interleave. With `extraction`, an extraction job is added in the same transaction.
+    With `sent`, the messages are compared with what is stored: known ones are not
+    stored again, and others may begin a branch. With `extraction`, an extraction task
+    is added in the same transaction.
     """
     if not entries:
-        return
+        return thread
     now = datetime.now(UTC)
     with transaction.atomic(savepoint=False):
-        thread_id, length = _reserve_positions(user_id, thread, len(entries), now)
-        first = length - len(entries)
-        _insert(thread_id, first, turn_id, entries, now)
-        if extraction is not None:
-            turn = StoredTurn(user_id, thread_id, turn_id, first, length)
-            job_queue.enqueue(turn, extraction, now)
-        # On commit, because the caller may roll back.
-        transaction.on_commit(
-            partial(_extend_cache, user_id, thread, thread_id, first, entries, cap)
+        place = Place(thread)
+        if sent is not None:
+            if sent.follows is not None or sent.is_whole:
+                # Until this is stored, no other turn may move or continue a match.
+                Thread.objects.lock_of_user(user_id)
+            if sent.follows is not None:
+                place = branches.place_after(user_id, sent.follows)
+            elif sent.is_whole:
+                place = branches.find_place(user_id, thread, turn_id, sent)
+            entries = branches.with_digests(user_id, entries, sent, place)
+        if not entries:
+            return place.thread
+        thread_id, length = Thread.objects.reserve_positions(
+            user_id, place.thread, len(entries), now
         )
+        first = length - len(entries)
+        parent = branches.make_current(user_id, place, thread_id, first)
+        StoredMessage.objects.append(
+            thread_id, first, turn_id, entries, now, parent=parent
+        )
+        if extraction is not None:
+            new = first if sent is None else max(first, length - sent.new_rows)
+            turn = StoredTurn(user_id, thread_id, turn_id, new, length)
+            extraction_tasks.enqueue(turn, extraction, now)
+        if parent is None:
+            # On commit, because the caller may roll back.
+            transaction.on_commit(
+                partial(
+                    _extend_cache, user_id, place.thread, thread_id, first, entries, cap
+                )
+            )
+    return place.thread
 
 
 def _extend_cache(
@@ -253,62 +228,10 @@ def _extend_cache(
     if cached is None or cached.thread_id != thread_id or cached.length != first:
         return
     messages = [
-        _cached_message(
-            position,
-            entry.tokens,
-            entry.message.role,
-            stored_text(entry.message),
-            extra_json(entry),
+        cached_message(
+            position, entry.tokens, entry.message.role, entry.text, entry.extra
         )
         for position, entry in enumerate(entries, start=first)
     ]
     cached = cached.extended(messages, first + len(entries), cap)
     message_cache.MESSAGE_CACHE.put((user_id, thread), cached)
-
-
-def _reserve_positions(
-    user_id: UserId, thread: str, count: int, now: datetime
-) -> tuple[int, int]:
-    at = connection.ops.adapt_datetimefield_value(now)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            RESERVE_POSITIONS_SQL, [_sql_user_id(user_id), thread, count, at, at]
-        )
-        thread_id, length = cursor.fetchone()
-    return thread_id, length
-
-
-def _insert(
-    thread_id: int,
-    first: int,
-    turn_id: TurnId,
-    entries: Sequence[NewMessage],
-    now: datetime,
-) -> None:
-    at = connection.ops.adapt_datetimefield_value(now)
-    turn = MessageRow._meta.get_field("turn_id").get_db_prep_value(turn_id, connection)
-    rows = [
-        (
-            thread_id,
-            position,
-            turn,
-            entry.message.role,
-            stored_text(entry.message),
-            extra_json(entry),
-            entry.tokens,
-            entry.agent,
-            entry.finish_reason,
-            entry.importance,
-            at,
-        )
-        for position, entry in enumerate(entries, start=first)
-    ]
-    with connection.cursor() as cursor:
-        for start in range(0, len(rows), BATCH_SIZE):
-            batch = rows[start : start + BATCH_SIZE]
-            values = [value for row in batch for value in row]
-            cursor.execute(INSERT_SQL + ", ".join([ROW_SQL] * len(batch)), values)
-
-
-def _sql_user_id(user_id: UserId) -> Any:
-    return Thread._meta.get_field("user_id").get_db_prep_value(user_id, connection)

@@ -1,39 +1,17 @@
 """Lookup of a stored turn by its id, with its messages and earlier ones."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from django.db import connection
+from datetime import datetime
+from typing import Any, cast
 
 from core.ids import TurnId, UserId
-from core.messages import Message
-from memory.models import StoredMessage as Row
-from memory.models import Thread
-from memory.transcript.message_rows import message_from_row
+from core.messages import Message, Role
+from memory.models import StoredMessage
+from memory.transcript.message_rows import request_fields, visible_message
 
-# Literally the condition of the partial index: SQLite needs it to use the index.
-REPLY_SQL = """
-    SELECT m.thread_id, m.position, m.agent, m.finish_reason FROM memory_message m
-    JOIN memory_thread t ON t.id = m.thread_id
-    WHERE m.turn_id = %s AND m.finish_reason > '' AND t.user_id = %s
-"""
-MESSAGES_SQL = """
-    SELECT turn_id, role, text, extra FROM memory_message
-    WHERE thread_id = %s AND position > %s AND position <= %s ORDER BY position
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyLocation:
-    """The location of a turn's reply."""
-
-    thread_id: int
-    position: int
-    agent: str
-    """The agent that replied."""
-    finish_reason: str
-    """How the reply ended; `cancelled` or `error` if it was interrupted."""
+MAX_TURN_MESSAGES = 500
+"""Messages of one turn that users read; earlier ones are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +25,6 @@ class PastTurn:
     reply: Message
 
 
-def find_reply(
-    user_id: UserId, turn_id: TurnId, *, is_locked: bool = False
-) -> ReplyLocation | None:
-    """Return the location of a user's turn, or None.
-
-    With `is_locked`, the user cannot be erased until the caller's transaction ends.
-    """
-    lock = " FOR SHARE OF t" if is_locked and connection.vendor == "postgresql" else ""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            REPLY_SQL + lock,
-            [_sql_value(Row, "turn_id", turn_id), _sql_user_id(user_id)],
-        )
-        found = cursor.fetchone()
-    return ReplyLocation(*found) if found else None
-
-
 def read_turn(
     user_id: UserId, turn_id: TurnId, *, earlier: int, max_messages: int
 ) -> PastTurn | None:
@@ -72,22 +33,59 @@ def read_turn(
     Includes up to `earlier` messages before it, and up to `max_messages` of its own.
     The cost does not depend on the length of the thread.
     """
-    location = find_reply(user_id, turn_id)
-    if location is None:
+    reply = StoredMessage.objects.find_reply(user_id, turn_id)
+    if reply is None:
         return None
-    first = location.position - earlier - max_messages - 1
-    with connection.cursor() as cursor:
-        cursor.execute(MESSAGES_SQL, [location.thread_id, first, location.position])
-        rows = cursor.fetchall()
-    pairs = [(row[0] == rows[-1][0], message_from_row(*row[1:])) for row in rows]
-    before = [message for is_own, message in pairs if not is_own]
-    own = [message for is_own, message in pairs if is_own]
+    near = StoredMessage.objects.of_thread(reply.thread_id).before(reply.position + 1)
+    rows = near.since(reply.position - earlier - max_messages)
+    before: list[Message] = []
+    own: list[Message] = []
+    for row in rows.only("turn_id", "role", "text", "extra"):
+        (own if row.turn_id == turn_id else before).append(row.to_message())
     return PastTurn(before[-earlier:], own[-max_messages - 1 : -1], own[-1])
 
 
-def _sql_user_id(user_id: UserId) -> Any:
-    return _sql_value(Thread, "user_id", user_id)
+@dataclass(frozen=True, slots=True)
+class VisibleTurn:
+    """A turn as its user may see it: without the calls of the agent's own tools."""
+
+    turn_id: TurnId
+    thread: str
+    agent: str
+    finish_reason: str
+    created_at: datetime
+    input: Sequence[tuple[int, Message]]
+    """The messages before the reply, with their positions in the thread."""
+    reply: Sequence[Message]
+    """The messages of the reply."""
+    request_fields: Mapping[str, Any]
+    """The fields of the request that are stored with it."""
 
 
-def _sql_value(model: type[Any], field: str, value: Any) -> Any:
-    return model._meta.get_field(field).get_db_prep_value(value, connection)
+def read_visible_turn(user_id: UserId, turn_id: TurnId) -> VisibleTurn | None:
+    """Return a turn of this user that has a reply, or None."""
+    reply = StoredMessage.objects.find_reply(user_id, turn_id)
+    if reply is None:
+        return None
+    thread = StoredMessage.objects.of_thread(reply.thread_id)
+    first = reply.position - MAX_TURN_MESSAGES
+    rows = list(thread.since(first).before(reply.position + 1).filter(turn_id=turn_id))
+    start = len(rows) - 1
+    while start and rows[start - 1].is_of_own_tools:
+        start -= 1
+    seen = [
+        (row.position, message)
+        for row in rows
+        if (message := visible_message(cast(Role, row.role), row.text, row.extra))
+    ]
+    first_of_reply = rows[start].position
+    return VisibleTurn(
+        turn_id,
+        reply.thread.name,
+        reply.agent,
+        reply.finish_reason,
+        rows[-1].created_at,
+        [each for each in seen if each[0] < first_of_reply],
+        [message for position, message in seen if position >= first_of_reply],
+        request_fields(rows[-1].extra),
+    )

@@ -9,10 +9,12 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import QuerySet
+from django.db.models.signals import post_delete
 from django.db.utils import DatabaseError, IntegrityError
 
 from access.audit import audit_log
@@ -20,7 +22,6 @@ from access.audit.audit_events import AuditEvent
 from core.errors import Invalid
 from core.ids import UserId
 from database import user_data
-from memory.facts import user_lock
 from memory.models import Owner, PendingErasure, Thread
 from memory.recall.index import corpus_cache
 from memory.transcript import message_cache
@@ -102,13 +103,7 @@ def confirm_erasure(
     return erase_user(user_id, confirmation_digest=given, event=event)
 
 
-def delete_expired_requests(now: datetime) -> int:
-    """Delete unconfirmed requests that have expired; return how many."""
-    return PendingErasure.objects.filter(expires_at__lte=now).delete()[0]
-
-
 def hash_confirmation(confirmation: str) -> str:
-    """Return the stored digest of a confirmation."""
     return hashlib.sha256(confirmation.encode()).hexdigest()
 
 
@@ -135,12 +130,16 @@ def erase_user(
         # Overwrites deleted content; not every SQLite build does so by default.
         _execute("PRAGMA secure_delete = ON")
     deleted = _try_erase(user_id, confirmation_digest, event, attempts=MAX_ATTEMPTS)
+    transaction.on_commit(partial(_forget, user_id))
+    return deleted
+
+
+def _forget(user_id: UserId) -> None:
+    """Remove what the caches and the write-ahead log still contain of a user."""
     message_cache.MESSAGE_CACHE.drop_user(user_id)
     corpus_cache.drop_user(user_id)
-    if connection.vendor == "sqlite" and not connection.in_atomic_block:
-        # The write-ahead log still contains the overwritten content.
+    if connection.vendor == "sqlite":
         _execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return deleted
 
 
 def _try_erase(
@@ -188,13 +187,16 @@ def _delete_user_rows(
 def _lock_rows(user_id: UserId) -> None:
     """Wait for running writes about the user, and block new ones."""
     # Creates a missing row, to wait also for a transaction that is creating it.
-    user_lock.lock_user(user_id, datetime.now(UTC))
+    Owner.objects.lock(user_id, datetime.now(UTC))
     threads = Thread.objects.filter(user_id=user_id).order_by("id")
     # SQLite has one writer at a time and no row locks.
     list(threads.select_for_update().values_list("id"))
 
 
 def _delete_rows(rows: QuerySet[Any]) -> int:
+    if post_delete.has_listeners(rows.model):
+        # The rows have bytes elsewhere: those of files.
+        return rows.only("pk").delete()[0]
     # A single DELETE. `delete()` would read every row to find dependent ones; here all
     # dependent tables are listed, and deleted before.
     return int(rows._raw_delete(rows.db))

@@ -4,29 +4,29 @@ A chunk consists of a few reads that depend only on the end of the last one. So 
 sender holds no database connection in between, and can request a chunk again.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
+from uuid import UUID
 
 import orjson
-from django.core.exceptions import ImproperlyConfigured
+from pydantic import BaseModel, create_model
 
+from api_base.field_types import NullIfEmpty
 from core.ids import UserId
-from core.text import timestamps
 from database import user_data
 from database.user_data import Export, UserTable
-from memory.facts import fact_serializers
 from memory.models import (
     Owner,
     PendingErasure,
     Thread,
 )
 from memory.models import StoredMessage as MessageRow
-from memory.user_data import export_serializers
-from telemetry.presentation import turn_serializers
+from memory.user_data.tables import ExportedMessage, ExportedThread
+from telemetry.models import Turn
+from telemetry.schemas import StudioTurn, TurnSummary
 from telemetry.storage import turn_store
-from telemetry.types import TurnSummary
 
 PAGE_SIZE = 200
 """Rows per chunk."""
@@ -54,7 +54,6 @@ class ExportPosition:
     """Whether turns include all their calls, or only a summary."""
 
     def at_section_start(self, section: int) -> "ExportPosition":
-        """Return the position at the start of a section."""
         return replace(self, section=section, after=None, message_position=None)
 
 
@@ -81,7 +80,8 @@ def next_chunk(
     changes may or may not be included.
     """
     if position.section < 0:
-        return orjson.dumps(document_head(user_id))[:-1], position.at_section_start(0)
+        head = document_head(user_id).model_dump_json().encode()
+        return head[:-1], position.at_section_start(0)
     sections = _sections()
     name, writer = sections[position.section]
     opening = b"" if position.after is not None else b',"%s":[' % name.encode()
@@ -93,25 +93,51 @@ def next_chunk(
     return opening + items + b"]}", None
 
 
-def document_head(user_id: UserId) -> dict[str, Any]:
-    """Return the part of the document before its lists."""
-    owner = Owner.objects.filter(user_id=user_id).first()
-    erasure_request = PendingErasure.objects.filter(user_id=user_id).first()
-    return {
-        "object": "user.export",
-        "version": 1,
-        "user_id": user_id,
-        "exported_at": timestamps.format_time(datetime.now(UTC)),
-        "settings": {
-            "time_zone": owner.time_zone or None if owner else None,
-            "first_seen_at": timestamps.format_time(owner.created_at)
-            if owner
-            else None,
-            "erasure_expires_at": timestamps.format_time(erasure_request.expires_at)
-            if erasure_request
-            else None,
-        },
+class ExportedSettings(BaseModel):
+    """The stored settings of the user."""
+
+    time_zone: NullIfEmpty = None
+    first_seen_at: datetime | None = None
+    erasure_expires_at: datetime | None = None
+
+
+class ExportHead(BaseModel):
+    """The part of the document before its lists."""
+
+    object: Literal["user.export"] = "user.export"
+    version: Literal[1]
+    user_id: UUID
+    exported_at: datetime
+    settings: ExportedSettings
+
+
+def document_schema() -> type[ExportHead]:
+    """Return the schema of the whole document."""
+    lists: dict[str, Any] = {
+        export.name: (list[export.schema], ...)  # type: ignore[name-defined]
+        for table in user_data.tables()
+        if (export := table.export) is not None
     }
+    return create_model(
+        "ExportedUser", __base__=ExportHead, __doc__="All data of a user.", **lists
+    )
+
+
+def document_head(user_id: UserId) -> ExportHead:
+    """Return the part of the document before its lists."""
+    settings = ExportedSettings()
+    if owner := Owner.objects.filter(user_id=user_id).first():
+        settings.time_zone = owner.time_zone or None
+        settings.first_seen_at = owner.created_at
+    if request := PendingErasure.objects.filter(user_id=user_id).first():
+        settings.erasure_expires_at = request.expires_at
+    return ExportHead(
+        version=1, user_id=user_id, exported_at=datetime.now(UTC), settings=settings
+    )
+
+
+def _serialize(schema: type[BaseModel], row: Any) -> bytes:
+    return schema.model_validate(row).model_dump_json().encode()
 
 
 def _join_items(is_first: bool, items: list[bytes]) -> bytes:
@@ -142,14 +168,7 @@ def _write_threads(
 
 
 def _open_thread(thread: Thread, *, is_first: bool) -> bytes:
-    serialized = orjson.dumps(
-        {
-            "thread_id": thread.name or None,
-            "created_at": fact_serializers.unix_seconds(thread.created_at),
-            "updated_at": fact_serializers.unix_seconds(thread.updated_at),
-            "messages": [],
-        }
-    )
+    serialized = _serialize(ExportedThread, thread)
     return _join_items(is_first, [serialized.removesuffix(b"]}")])
 
 
@@ -167,11 +186,9 @@ def _write_messages(
     for number, row in enumerate(
         rows.order_by("position")[:MESSAGES_PER_READ], start=1
     ):
-        content = export_serializers.serialize_message(
-            row, shows_calls=position.shows_calls
-        )
-        if content is not None:
-            items.append(orjson.dumps(content))
+        message = ExportedMessage.from_row(row, shows_calls=position.shows_calls)
+        if message is not None:
+            items.append(message.model_dump_json().encode())
             size += len(items[-1])
         if size >= MAX_CHUNK_BYTES or number == MESSAGES_PER_READ:
             return _join_items(after < 0, items), replace(
@@ -190,25 +207,11 @@ def _write_turns(
 ) -> tuple[bytes, ExportPosition | None]:
     items: list[bytes] = []
     size = 0
-    page = turn_store.turns_after(user_id, position.after)[:TURNS_PER_READ]
-    serialized: Iterable[tuple[TurnSummary, dict[str, Any]]]
-    if position.shows_calls:
-        serialized = (
-            (
-                turn,
-                turn_serializers.without_error_details(
-                    turn_serializers.serialize_turn(turn)
-                ),
-            )
-            for turn in turn_store.load_records(page)
-        )
-    else:
-        serialized = (
-            (turn, turn_serializers.serialize_summary(turn))
-            for turn in turn_store.load_summaries(page)
-        )
-    for turn, content in serialized:
-        items.append(orjson.dumps(content))
+    turns = Turn.objects.filter(user_id=user_id).after(position.after)
+    page = turns[:TURNS_PER_READ]
+    schema: type[TurnSummary] = StudioTurn if position.shows_calls else TurnSummary
+    for turn in turn_store.load_records(page) if position.shows_calls else page:
+        items.append(orjson.dumps(schema.serialize(turn, for_users=True)))
         size += len(items[-1])
         if size >= MAX_CHUNK_BYTES or len(items) == TURNS_PER_READ:
             after = (turn.started_at, turn.turn_id)
@@ -222,10 +225,6 @@ def _write_turns(
 
 
 def _page_writer(table: UserTable, export: Export) -> Writer:
-    describe = export.describe
-    if describe is None:
-        raise ImproperlyConfigured(f"nothing says how '{export.name}' is exported")
-
     def writer(
         user_id: UserId, position: ExportPosition
     ) -> tuple[bytes, ExportPosition | None]:
@@ -235,7 +234,7 @@ def _page_writer(table: UserTable, export: Export) -> Writer:
             rows = rows.filter(pk__gt=position.after)
         page = list(rows[:PAGE_SIZE])
         chunk = _join_items(
-            position.after is None, [orjson.dumps(item) for item in describe(page)]
+            position.after is None, [_serialize(export.schema, row) for row in page]
         )
         if len(page) < PAGE_SIZE:
             return chunk, None

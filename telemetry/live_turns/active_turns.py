@@ -22,8 +22,6 @@ MAX_LISTED = 200
 
 @dataclass(frozen=True, slots=True)
 class ActiveTurn(TurnHeader):
-    """A running turn."""
-
     calls: list[Call]
     """Its calls so far."""
 
@@ -74,7 +72,6 @@ class ActiveTurns:
         return [read() for read in readers[-MAX_LISTED:]]
 
     def count(self) -> int:
-        """Return the number of registered turns."""
         return len(self._running)
 
     def take_changes(self) -> ChangeFlags:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import orjson
 from channels.layers import get_channel_layer  # type: ignore[import-untyped]
 
+from core.runtime.backoff import Backoff
 from telemetry.live_turns import running_turn_serializer
 from telemetry.live_turns.active_turns import ACTIVE_TURNS, ActiveTurns
 
@@ -43,8 +44,6 @@ TurnJson = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ProcessUpdate:
-    """The changes of one process."""
-
     process: str
     is_snapshot: bool
     """Whether `turns` lists all turns, and not only changed ones."""
@@ -120,7 +119,6 @@ class LivePublisher:
         self._announce_event.set()
 
     def unsubscribe(self, handler: UpdateHandler) -> None:
-        """Stop calling the function."""
         self._handlers.remove(handler)
         self._announce_event.set()
 
@@ -193,7 +191,7 @@ class LivePublisher:
 
     async def _listen(self) -> None:
         """Receive announcements and updates; wait for a broker that is unavailable."""
-        delay = MIN_BACKOFF_SECONDS
+        backoff = Backoff(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
         while True:
             try:
                 if self._layer is None:
@@ -203,14 +201,13 @@ class LivePublisher:
                     return
                 async with asyncio.timeout(BROKER_TIMEOUT_SECONDS):
                     await self._join(self._layer)
-                delay = MIN_BACKOFF_SECONDS
+                backoff.reset()
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._rejoin_periodically(self._layer))
                     tasks.create_task(self._receive(self._layer))
             except Exception as exc:  # The layer's client may raise anything.
                 self._log_outage(exc)
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, MAX_BACKOFF_SECONDS)
+            await asyncio.sleep(backoff.next_seconds())
 
     async def _join(self, layer: ChannelLayer) -> None:
         await layer.group_add(PUBLISHERS_GROUP, self._channel)

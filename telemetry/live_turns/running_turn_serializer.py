@@ -10,6 +10,7 @@ from typing import Any
 
 from core import trace
 from core.text import redaction
+from core.text.sanitization import truncate
 from core.trace import Call, ModelCall, TracedToolCall
 from telemetry.live_turns.active_turns import ActiveTurn
 from telemetry.presentation.turn_serializers import format_time
@@ -23,7 +24,6 @@ MAX_CALLS = 50
 
 
 def serialize_turn(turn: ActiveTurn) -> dict[str, Any]:
-    """Return the current state of a turn."""
     return {
         "id": str(turn.turn_id),
         "object": "turn.running",
@@ -116,5 +116,4 @@ def _short_line(text: str, max_length: int) -> str:
     """Return the beginning of a text as one line, without secrets."""
     # Longer than the result, because a secret may cross the end.
     beginning = stored_text.make_storable(text[: 4 * max_length])
-    line = " ".join(redaction.redact_all(beginning).split())
-    return line if len(line) <= max_length else f"{line[: max_length - 1]}…"
+    return truncate(" ".join(redaction.redact_all(beginning).split()), max_length)

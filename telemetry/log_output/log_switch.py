@@ -28,4 +28,4 @@ def _last_valid_config() -> TelemetryConfig:
 
 @lru_cache(maxsize=1)
 def _parse_config(content: bytes) -> TelemetryConfig:
-    return loader.parse_section(content, TELEMETRY)
+    return loader.parse_sections(content, (TELEMETRY,)).get(TELEMETRY)

@@ -33,7 +33,6 @@ class LogSwitch(logging.Filter):
         self._is_enabled: Callable[[int], bool] | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record is written."""
         # On any error the record is written, so that no line is lost.
         with suppress(Exception):
             if self._is_enabled is None:
@@ -93,7 +92,7 @@ def log_turn(record: TurnRecord) -> None:
         record.usage.output_tokens,
         count,
         "" if count == 1 else "s",
-        "" if cost is None else f", ${money.format_usd(cost)}",
+        "" if cost is None else f", ${money.decimal_usd(cost)}",
         "" if token_id is None else f", token {token_id.hex[:8]}",
         extra={"fields": _turn_fields(record, count)},
     )

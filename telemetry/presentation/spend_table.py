@@ -1,16 +1,13 @@
-"""Costs for the terminal and as JSON."""
+"""Costs for the terminal."""
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any
 
-from access.tokens import api_tokens
+from access.models import ApiToken
 from core import money
 from core.text import text_table
 from telemetry.config import TelemetryConfig
-from telemetry.presentation import turn_serializers
 from telemetry.statistics import cost_totals
 from telemetry.statistics.cost_totals import CostTotal, Dimension
 
@@ -20,29 +17,21 @@ HEADER = ("input", "output", "cost", "")
 
 
 def table_lines(
-    dimension: Dimension,
-    totals: Sequence[CostTotal],
-    total: CostTotal,
-    names: Mapping[str, str],
+    dimension: Dimension, totals: Sequence[CostTotal], names: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield the lines of a table, the total last; `names` appear beside the keys."""
-    unit = counted_unit(dimension)
+    unit = cost_totals.counted_unit(dimension)
     rows = [[_label(each, names), *_cells(each, unit)] for each in totals]
-    rows.append(["all", *_cells(total, unit)])
+    rows.append(["all", *_cells(cost_totals.sum_totals(totals), unit)])
     header = [dimension, unit, *HEADER]
     yield from text_table.table_lines(header, rows, right=range(1, len(header) - 1))
-
-
-def counted_unit(dimension: Dimension) -> str:
-    """Return the counted unit: calls for models and providers, otherwise turns."""
-    return "calls" if dimension in cost_totals.CALLS_KEYS else "turns"
 
 
 def token_names(dimension: Dimension, totals: Sequence[CostTotal]) -> dict[str, str]:
     """Return the names of tokens by key; empty for other dimensions."""
     if dimension != "token":
         return {}
-    return api_tokens.labels_by_id([uuid.UUID(each.key) for each in totals if each.key])
+    return ApiToken.objects.labels([uuid.UUID(each.key) for each in totals if each.key])
 
 
 def _label(total: CostTotal, names: Mapping[str, str]) -> str:
@@ -61,7 +50,7 @@ def _cells(total: CostTotal, unit: str) -> list[str]:
         f"{total.turns:,}" if total.turns or not total.judgements else NO_VALUE,
         f"{total.input_tokens:,}",
         f"{total.output_tokens:,}",
-        f"${money.format_usd(total.micro_usd)}" if is_known else "unknown",
+        f"${money.decimal_usd(total.micro_usd)}" if is_known else "unknown",
         f"cost unknown for {unpriced}" if unpriced else "",
     ]
 
@@ -73,45 +62,6 @@ def _unpriced_counts(total: CostTotal, unit: str) -> str:
         for noun, count in counts.items()
         if count
     )
-
-
-def as_json(
-    dimension: Dimension,
-    since: datetime,
-    totals: Sequence[CostTotal],
-    total: CostTotal,
-    notes: list[str],
-) -> dict[str, Any]:
-    """Return the same as JSON."""
-    unit = counted_unit(dimension)
-    return {
-        "object": "spending",
-        "by": dimension,
-        "since": turn_serializers.format_time(since),
-        "data": [
-            {
-                dimension: each.key,
-                "kind": _object_kind(each),
-                **_total_as_json(each, unit),
-            }
-            for each in totals
-        ],
-        "total": _total_as_json(total, unit),
-        "notes": notes,
-    }
-
-
-def _object_kind(total: CostTotal) -> str:
-    return "judges" if total.judgements else "turns"
-
-
-def _total_as_json(total: CostTotal, unit: str) -> dict[str, Any]:
-    fields = asdict(total)
-    del fields["key"]
-    fields[unit] = fields.pop("turns")
-    fields[f"unpriced_{unit}"] = fields.pop("unpriced")
-    fields["cost_usd"] = turn_serializers.to_usd(fields.pop("micro_usd"))
-    return fields
 
 
 def notes(

@@ -1,27 +1,26 @@
 """Turns for the terminal: one line each, or the tree of one."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 from core import money
 from core.events import Usage
+from core.text.sanitization import escape_and_truncate_line
 from core.trace import Attempt, Call, ModelCall, TracedToolCall
-from telemetry.types import TurnListItem, TurnRecord, TurnSummary
+from telemetry.models import Turn
 
 MAX_TEXT_LENGTH = 160
 """Maximum characters of a text, which is truncated to one line."""
 INDENT = "    "
-UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
-def turn_line(turn: TurnListItem) -> str:
+def turn_line(turn: Turn) -> str:
     """Return a turn in one line: agent, outcome, duration, cost, message."""
     calls = f"{turn.model_calls} model, {turn.tool_calls} tools"
     text = _truncate(turn.error if turn.outcome == "error" else turn.user_message, 60)
     return f"{_header_line(turn)}  {calls}  {text}".rstrip()
 
 
-def turn_tree(record: TurnRecord) -> Iterator[str]:
+def turn_tree(record: Turn) -> Iterator[str]:
     """Yield the lines of a turn and its calls, each indented below its caller."""
     yield _header_line(record)
     yield f"{INDENT}user id: {record.user_id}"
@@ -33,7 +32,7 @@ def turn_tree(record: TurnRecord) -> Iterator[str]:
     yield from _call_lines(record.calls, INDENT)
 
 
-def _header_line(turn: TurnSummary) -> str:
+def _header_line(turn: Turn) -> str:
     outcome: str = turn.outcome
     if turn.finish_reason and turn.finish_reason != turn.outcome:
         outcome += f" ({turn.finish_reason})"
@@ -50,7 +49,7 @@ def _header_line(turn: TurnSummary) -> str:
     )
 
 
-def _agent_label(turn: TurnSummary) -> str:
+def _agent_label(turn: Turn) -> str:
     """Return the agent, its experiment, and the origin unless it is a client."""
     label = f"{turn.agent} of {turn.experiment}" if turn.experiment else turn.agent
     return _truncate(label if turn.origin == "chat" else f"{label} [{turn.origin}]")
@@ -101,11 +100,7 @@ def _text_lines(indent: str, *texts: tuple[str, str | None]) -> Iterator[str]:
 
 
 def _truncate(text: str | None, width: int = MAX_TEXT_LENGTH) -> str:
-    """Return a text as one line without control characters."""
-    printable = UNPRINTABLE.sub(" ", (text or "")[: 2 * width])
-    line = " ".join(printable.split())
-    is_cut = len(line) > width or len(text or "") > 2 * width
-    return f"{line[:width]}…" if is_cut else line
+    return escape_and_truncate_line(text or "", width)
 
 
 def _format_seconds(seconds: float | None) -> str:
@@ -118,4 +113,4 @@ def _format_tokens(usage: Usage) -> str:
 
 def format_cost(micro_usd: int | None) -> str:
     """Return a cost for the terminal; unknown costs appear as such."""
-    return "cost unknown" if micro_usd is None else f"${money.format_usd(micro_usd)}"
+    return "cost unknown" if micro_usd is None else f"${money.decimal_usd(micro_usd)}"

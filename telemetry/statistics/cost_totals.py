@@ -4,18 +4,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, Literal, get_args
+from uuid import UUID
 
 from django.db import connection
-from django.db.models import CharField, Count, F, Min, Q, QuerySet, Sum, Value
+from django.db.models import (
+    CharField,
+    Count,
+    F,
+    Min,
+    Q,
+    QuerySet,
+    Sum,
+    UUIDField,
+    Value,
+)
 from django.db.models.functions import Concat
 
 from telemetry.models import Expense, ModelCall, Turn
+from telemetry.statistics.time_buckets import DayBucket, UnindexedColumn
 
 Dimension = Literal["agent", "day", "model", "provider", "token", "user"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
 
 TURNS_KEYS: dict[Dimension, Any] = {
-    "agent": F("agent"),
+    # SQLite would take another index for the groups, and read the rows.
+    "agent": UnindexedColumn("agent"),
+    "day": DayBucket("started_at"),
     "token": F("token_id"),
     "user": F("user_id"),
 }
@@ -34,17 +48,32 @@ TURNS_SUMS: dict[str, Any] = {
     "cost_sum": Sum("known_cost_micro_usd"),
 }
 
+# A failed call has no usage; a call with usage and no cost has no known price.
+IS_UNPRICED = Q(cost_micro_usd=None, input_tokens__isnull=False)
 CALLS_SUMS: dict[str, Any] = {
     "calls": Count("id"),
-    # A failed call has no usage; a call with usage and no cost has no known price.
-    "unpriced": Count("id", filter=Q(cost_micro_usd=None, input_tokens__isnull=False)),
+    "unpriced": Count("id", filter=IS_UNPRICED),
     "input_sum": Sum("input_tokens"),
     "output_sum": Sum("output_tokens"),
     "cost_sum": Sum("cost_micro_usd"),
 }
 
+TURNS_OF_CALLS_KEYS: dict[Dimension, Any] = {
+    "agent": F("turn__agent"),
+    "day": DayBucket("started_at"),
+    "token": F("turn__token_id"),
+    "user": F("turn__user_id"),
+}
+TURNS_OF_CALLS_SUMS: dict[str, Any] = {
+    **CALLS_SUMS,
+    "calls": Count("turn", distinct=True),
+    "unpriced": Count("turn", distinct=True, filter=IS_UNPRICED),
+}
+"""The turns with calls of a model, and what these calls cost."""
+
 JUDGES_KEYS: dict[Dimension, Any] = {
     "agent": F("agent"),
+    "day": DayBucket("spent_at"),
     "model": Concat(F("provider"), Value("/"), F("model")),
     "provider": F("provider"),
     # The operator pays, whichever user the reply was for.
@@ -80,42 +109,112 @@ class CostTotal:
     unpriced_judgements: int = 0
     """Those whose cost is unknown."""
 
+    @property
+    def kind(self) -> Literal["judges", "turns"]:
+        return "judges" if self.judgements else "turns"
+
+
+@dataclass(frozen=True, slots=True)
+class SpendFilter:
+    """The turns, calls and judges whose costs are summed; by default all."""
+
+    until: datetime | None = None
+    agent: str = ""
+    model: str = ""
+    """The provider and its model: `openai/gpt-5-mini`."""
+    user_id: UUID | None = None
+    token_ids: Sequence[UUID] | None = None
+
+    def turns(self, since: datetime) -> QuerySet[Turn]:
+        """Return the turns with model calls since then."""
+        # SQLite would take the index of an agent or a token, and read the rows.
+        turns = Turn.objects.filter(started_at__gte=since, model_calls__gt=0).alias(
+            of_agent=UnindexedColumn("agent"),
+            of_token=UnindexedColumn("token_id", output_field=UUIDField()),
+        )
+        return turns.filter(
+            **self._conditions("", "started_at", "of_agent", "of_token")
+        )
+
+    def calls(self, since: datetime) -> QuerySet[ModelCall]:
+        """Return the model calls of turns since then."""
+        calls = ModelCall.objects.filter(started_at__gte=since)
+        names = ("turn__", "started_at", "turn__agent", "turn__token_id")
+        return calls.filter(**self._conditions(*names), **self._of_model())
+
+    def expenses(self, since: datetime) -> QuerySet[Expense]:
+        """Return the expenses since then, which are of no user and of no token."""
+        expenses = Expense.objects.filter(spent_at__gte=since)
+        if self.user_id is not None or self.token_ids is not None:
+            return expenses.none()
+        names = ("", "spent_at", "agent", "")
+        return expenses.filter(**self._conditions(*names), **self._of_model())
+
+    def _of_model(self) -> dict[str, str]:
+        provider, _, model = self.model.partition("/")
+        return {"provider": provider, "model": model} if self.model else {}
+
+    def _conditions(self, path: str, at: str, agent: str, token: str) -> dict[str, Any]:
+        values = {
+            f"{at}__lte": self.until,
+            agent: self.agent or None,
+            f"{path}user_id": self.user_id,
+            f"{token}__in": self.token_ids,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+ALL = SpendFilter()
+
 
 def totals_by(
-    dimension: Dimension, since: datetime, *, limit: int | None = None
+    dimension: Dimension,
+    since: datetime,
+    chosen: SpendFilter = ALL,
+    *,
+    limit: int | None = None,
 ) -> list[CostTotal]:
     """Return the costs since then, of turns and, separately, of their judges.
 
     Days are in order, other keys by cost, highest first. `limit` bounds the number of
     users or tokens. Takes a few index-only queries.
     """
-    if dimension == "day":
+    if dimension == "day" and chosen == ALL:
         totals = [*_turns_by_day(since), *_judges_by_day(since)]
+    else:
+        totals = [
+            *_turn_or_call_totals(dimension, since, chosen, limit),
+            *_judge_totals(dimension, since, chosen),
+        ]
+    if dimension == "day":
         return sorted(totals, key=lambda total: (total.key or "", total.judgements))
-    totals = [
-        *_turn_or_call_totals(dimension, since, limit),
-        *_judge_totals(dimension, since),
-    ]
     return sorted(totals, key=lambda total: (-total.micro_usd, total.key or ""))
 
 
 def _turn_or_call_totals(
-    dimension: Dimension, since: datetime, limit: int | None
+    dimension: Dimension, since: datetime, chosen: SpendFilter, limit: int | None
 ) -> list[CostTotal]:
     if dimension in CALLS_KEYS:
         names = CALLS_KEYS[dimension]
-        calls = ModelCall.objects.filter(started_at__gte=since)
-        groups = calls.values(*names).annotate(**CALLS_SUMS).order_by()
+        groups = chosen.calls(since).values(*names).annotate(**CALLS_SUMS).order_by()
         rows = groups.values_list(*names, *CALLS_SUMS)
         end = len(names)
         return [_turn_total("/".join(row[:end]), *row[end:]) for row in rows]
-    turns: Any = _turns(since).values(key=TURNS_KEYS[dimension]).annotate(**TURNS_SUMS)
+    sums = TURNS_OF_CALLS_SUMS if chosen.model else TURNS_SUMS
+    turns: Any
+    if chosen.model:
+        turns = chosen.calls(since).values(key=TURNS_OF_CALLS_KEYS[dimension])
+    else:
+        turns = chosen.turns(since).values(key=TURNS_KEYS[dimension])
+    turns = turns.annotate(**sums)
     groups = turns.order_by("-cost_sum", "key")[:limit] if limit else turns.order_by()
-    return [_turn_total(*row) for row in groups.values_list("key", *TURNS_SUMS)]
+    return [_turn_total(*row) for row in groups.values_list("key", *sums)]
 
 
-def _judge_totals(dimension: Dimension, since: datetime) -> list[CostTotal]:
-    expenses = _judge_expenses(since).values(key=JUDGES_KEYS[dimension])
+def _judge_totals(
+    dimension: Dimension, since: datetime, chosen: SpendFilter
+) -> list[CostTotal]:
+    expenses = chosen.expenses(since).values(key=JUDGES_KEYS[dimension])
     groups = expenses.annotate(**JUDGES_SUMS).order_by()
     totals = [_judge_total(*row) for row in groups.values_list("key", *JUDGES_SUMS)]
     # Without rows, a sum is still one row.
@@ -148,7 +247,7 @@ def _turns_by_day(since: datetime) -> list[CostTotal]:
 
 
 def _judges_by_day(since: datetime) -> list[CostTotal]:
-    expenses = _judge_expenses(since)
+    expenses = ALL.expenses(since)
     instants = expenses.values_list("spent_at", flat=True).order_by("spent_at")
     rows = _rows_by_day(DAY_JUDGES_SQL, instants, since)
     return [_judge_total(*row) for row in rows]
@@ -186,13 +285,12 @@ def _query_days(
     return rows
 
 
-def grand_total(since: datetime) -> CostTotal:
-    """Return the cost of turns and judges together since then."""
-    return sum_totals(totals_by("agent", since))
+def counted_unit(dimension: Dimension) -> str:
+    """Return the counted unit: calls for models and providers, otherwise turns."""
+    return "calls" if dimension in CALLS_KEYS else "turns"
 
 
 def sum_totals(totals: Sequence[CostTotal]) -> CostTotal:
-    """Return the sum of the costs of all keys of a dimension."""
     sums = {
         field.name: sum(getattr(total, field.name) for total in totals)
         for field in fields(CostTotal)
@@ -202,17 +300,8 @@ def sum_totals(totals: Sequence[CostTotal]) -> CostTotal:
 
 
 def oldest_turn_at() -> datetime | None:
-    """Return when the oldest recorded turn began."""
     oldest: datetime | None = Turn.objects.aggregate(at=Min("started_at"))["at"]
     return oldest
-
-
-def _turns(since: datetime) -> QuerySet[Turn]:
-    return Turn.objects.filter(started_at__gte=since, model_calls__gt=0)
-
-
-def _judge_expenses(since: datetime) -> QuerySet[Expense]:
-    return Expense.objects.filter(spent_at__gte=since)
 
 
 def _judge_total(

@@ -57,8 +57,6 @@ def record_expense(expense: JudgeExpense, settings: TelemetryConfig) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JudgeCost:
-    """A judge's usage in a period."""
-
     judgements: int
     micro_usd: int
     """The known part."""

@@ -44,10 +44,9 @@ SUMMARY_COLUMNS = (
     "cost_micro_usd",
     *USAGE_COLUMNS,
 )
-COUNT_COLUMNS = ("model_calls", "tool_calls")
 KNOWN_COST = "known_cost_micro_usd"
 RECALLED = "recalled"
-TURN_COLUMNS = (*SUMMARY_COLUMNS, *COUNT_COLUMNS, KNOWN_COST, RECALLED)
+TURN_COLUMNS = (*SUMMARY_COLUMNS, "model_calls", "tool_calls", KNOWN_COST, RECALLED)
 CALL_COLUMNS = (
     "turn_id",
     "position",
@@ -80,13 +79,11 @@ TOOL_CALL_COLUMNS = (
 Row = tuple[Any, ...]
 
 _COST_INDEX = MODEL_CALL_COLUMNS.index("cost_micro_usd")
-_EXPERIMENT_INDEX = SUMMARY_COLUMNS.index("experiment")
 
 _ID_FIELD = models.Turn._meta.get_field("id")
 
 
 def _stored_id(value: uuid.UUID) -> Any:
-    """Return an id in the database's representation."""
     return _ID_FIELD.get_db_prep_value(value, connection)
 
 
@@ -206,15 +203,7 @@ def _stored_instant(at: datetime) -> Any:
 
 
 def to_usage(values: Row) -> Usage | None:
-    """Return the usage of a row, or None."""
     return None if None in values else Usage(*values)
-
-
-def summary_fields(row: Row) -> Row:
-    """Return a row of the summary columns as the arguments of `TurnSummary`."""
-    values = list(row[: -len(USAGE_COLUMNS)])
-    values[_EXPERIMENT_INDEX] = values[_EXPERIMENT_INDEX] or ""
-    return (*values, to_usage(row[-len(USAGE_COLUMNS) :]))
 
 
 def nest_calls(model_calls: Sequence[Row], tool_calls: Sequence[Row]) -> list[Call]:

@@ -7,18 +7,17 @@ from functools import partial
 from access.users.caller import ANONYMOUS, Caller
 from core.messages import Message
 from database import database_executor
-from tasks.queue import attempt_ids
 from tasks.queue.claimed_task import ClaimedTask
-from tasks.queue.task_kinds import TaskKind, TaskOutcome
+from tasks.queue.task_kinds import TaskOutcome
 from turns import flow
-from turns.agent_tasks import storage, task_requests
+from turns.agent_tasks import storage, turn_payload
 from turns.preparation import options
 from turns.turn import TurnRequest
 
 
 async def run(task: ClaimedTask) -> TaskOutcome:
     """Run one turn of the task's agent, and complete the task in its transaction."""
-    turn_id = attempt_ids.turn_id(task.id, task.attempts)
+    turn_id = task.turn_ids[-1]
     request = TurnRequest(
         turn_id=turn_id,
         agent=task.agent,
@@ -35,6 +34,7 @@ async def run(task: ClaimedTask) -> TaskOutcome:
         learns=task.payload.get("learns", True),
         generation=task.payload.get("generation", 0),
     )
+    request = turn_payload.apply(task.payload, request)
     async with aclosing(flow.run(request)) as events:
         async for _ in events:
             pass
@@ -47,8 +47,3 @@ async def _load_caller(token_id: uuid.UUID | None) -> Caller:
         if token_id is None
         else await database_executor.run(storage.load_caller, token_id)
     )
-
-
-KIND = TaskKind(
-    task_requests.KIND, run, is_listed=True, is_turn=True, is_repeatable=True
-)

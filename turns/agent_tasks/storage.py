@@ -6,13 +6,11 @@ from datetime import UTC, datetime
 
 from access.errors import CredentialRefused
 from access.models import ApiToken
-from access.tokens import api_tokens
 from access.users import caller
 from access.users.caller import Caller
 from core.ids import TurnId
 from core.reply import Reply
 from core.trace import Call
-from tasks.queue import lifecycle
 from tasks.queue.claimed_task import ClaimedTask
 
 
@@ -25,9 +23,7 @@ def load_caller(token_id: uuid.UUID | None) -> Caller:
         return caller.ANONYMOUS
     row = ApiToken.objects.filter(pk=token_id).first()
     token = (
-        None
-        if row is None
-        else api_tokens.find_by_digest(row.digest, datetime.now(UTC))
+        None if row is None else ApiToken.objects.verify(row.digest, datetime.now(UTC))
     )
     if token is None:
         raise CredentialRefused(
@@ -39,13 +35,13 @@ def load_caller(token_id: uuid.UUID | None) -> Caller:
 def close_with_reply(
     task: ClaimedTask, turn_id: TurnId, reply: Reply, _: Sequence[Call]
 ) -> None:
-    """Complete a task with its agent's reply. Raises `lifecycle.LeaseLost`."""
-    lifecycle.complete(task, reply.text or reply.refusal, turn_id=turn_id)
+    """Complete a task with its agent's reply. Raises `LeaseLost`."""
+    task.complete(reply.text or reply.refusal, turn_id=turn_id)
 
 
 def check_lease(task: ClaimedTask) -> None:
     """Check that the partial reply of an interrupted attempt may be stored.
 
-    Raises `lifecycle.LeaseLost` if its user was erased or another attempt has begun.
+    Raises `LeaseLost` if its user was erased or another attempt has begun.
     """
-    lifecycle.lock_leased(task)
+    task.lock_lease()

@@ -13,7 +13,8 @@ from config.sections import Config
 from core.ids import UserId
 from tasks.config import MAX_RETRIES, TASKS
 from tasks.errors import TaskInvalid, TasksDisabled
-from tasks.queue.lifecycle import TaskSpec
+from tasks.queue.task_spec import TaskSpec
+from turns.agent_tasks import turn_payload
 from turns.preparation import options, routing
 
 KIND = "agent"
@@ -29,8 +30,6 @@ MAX_DELAY_SECONDS = 366 * 24 * 3_600
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """A request to create a task."""
-
     agent: str
     prompt: str
     origin: str
@@ -51,6 +50,9 @@ class TaskRequest:
     """
     key: str | None = None
     """Idempotency key: a task with this key runs only once."""
+    turn: str | None = None
+    """The whole request (`turn_payload.to_payload`), of which the prompt is only the
+    user's text."""
 
 
 def build_task(
@@ -77,6 +79,7 @@ def build_task(
             "metadata": {**request.metadata, **thread},
             "generation": request.generation,
             "learns": request.learns,
+            **({} if request.turn is None else {turn_payload.KEY: request.turn}),
         },
         origin=request.origin,
         token_id=caller.token_id,
@@ -94,7 +97,8 @@ def check_request(config: Config, caller: Caller, request: TaskRequest) -> None:
         routing.check_name(config, request.agent, allowed=caller.agents)
     except AgentUnknown as exc:
         raise AgentUnknown(exc.message, param="agent", detail=exc.detail) from exc
-    _check_prompt(request.prompt)
+    if request.turn is None:
+        _check_prompt(request.prompt)
     for name, value in request.metadata.items():
         if "\0" in name or "\0" in value:
             raise TaskInvalid(

@@ -11,7 +11,8 @@ from database.errors import DatabaseDown
 from memory.recall.context import turn_context
 from memory.recall.context.turn_context import Context, ContextQuery
 from turns.budget import reservations
-from turns.budget.reservations import TurnUsageRequest, UsageGrant
+from turns.budget.reservations import TurnUsageRequest
+from turns.budget.usage_grant import UsageGrant
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,9 +75,9 @@ def release_later(grant: UsageGrant, charge: Charge = NO_CHARGE) -> None:
     A turn that already has a cost is charged for it, and counts as a request.
     """
     if charge != NO_CHARGE:
-        release = database_executor.run_to_end(reservations.settle, grant, charge)
+        release = database_executor.run_to_end(grant.settle, charge)
     elif grant.reservation is not None:
-        release = database_executor.run_to_end(reservations.release, grant.reservation)
+        release = database_executor.run_to_end(grant.release)
     else:
         return
     _pending_releases.add(task := asyncio.create_task(release))

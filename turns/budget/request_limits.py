@@ -1,7 +1,7 @@
 """Limits on requests that are not turns: memory searches, exports, lists.
 
-They are counted like turns: the same functions reserve their usage before the work and
-settle it afterwards. Without a limit, token or budget, this does not use the database.
+They are counted like turns: their usage is reserved before the work and settled
+afterwards. Without a limit, token or budget, this does not use the database.
 """
 
 import logging
@@ -10,17 +10,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from access.limits import dollars
 from access.limits.usage_counters import Charge
 from config.sections import Config
+from core import money
 from database import database_executor
 from database.errors import DatabaseDown
 from providers.embeddings import usage_collector
 from providers.embeddings.usage_collector import EmbeddingCall
 from providers.pricing import call_costs
-from turns.budget import async_reservations, request_usage, reservations
+from turns.budget import async_reservations, request_usage
 from turns.budget.request_usage import UsageRequest
-from turns.budget.reservations import UsageGrant
+from turns.budget.usage_grant import UsageGrant
 
 T = TypeVar("T")
 
@@ -50,20 +50,24 @@ class AdmittedRequest:
         finally:
             await self.settle()
 
+    def charge(self) -> Charge:
+        """Return the charge for its embeddings so far."""
+        return embedding_charge(self.request.config, self.calls)
+
     async def settle(self) -> None:
         """Charge the embeddings, and release the reservation."""
         grant = self.grant if self.calls else replace(self.grant, counter_keys=())
         if not grant.is_charged:
             return
-        charge = embedding_charge(self.request.config, self.calls)
+        charge = self.charge()
         try:
-            await database_executor.run_to_end(reservations.settle, grant, charge)
+            await database_executor.run_to_end(grant.settle, charge)
         except DatabaseDown:
             # The reservation expires by itself; only the charge is lost.
             logger.error(
                 "could not charge %d embedding tokens (%s): database unavailable",
                 charge.tokens,
-                dollars.format_usd(charge.micro_usd),
+                money.format_usd(charge.micro_usd),
             )
 
 
@@ -94,7 +98,6 @@ async def _reserve(request: UsageRequest) -> UsageGrant:
 
 
 def embedding_charge(config: Config, calls: Sequence[EmbeddingCall]) -> Charge:
-    """Return the charge for calls of embedding APIs."""
     costs = [
         call_costs.embedding_cost(config, call.source, call.tokens) for call in calls
     ]

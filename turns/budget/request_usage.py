@@ -13,19 +13,19 @@ from core.ids import UserId
 from memory import memory_settings
 from providers.pricing import call_costs
 from providers.resilience.error_mapping import ProviderSource
-from turns.budget import reservations
-from turns.budget.reservations import UsageGrant
+from turns.budget import usage_grant
+from turns.budget.usage_grant import UsageGrant
 
 
 @dataclass(frozen=True, slots=True)
 class UsageRequest:
-    """The usage that a request needs."""
-
     config: Config
     caller: Caller
     user_id: UserId
     embedding_tokens: int = 0
     """Approximate number of tokens to embed; 0 if it embeds nothing."""
+    embedding_api: ProviderSource | None = None
+    """The API that embeds them; by default the one of memories."""
     needs_budget: bool = True
     """Whether a free request is refused, too, if the budget of its token is spent."""
     now: int = field(default_factory=lambda: int(time.time()))
@@ -35,6 +35,8 @@ class UsageRequest:
         """Return the API that computes its vectors; None if it calls none."""
         if not self.embedding_tokens:
             return None
+        if self.embedding_api is not None:
+            return self.embedding_api
         memory = memory_settings.resolve_for_users(self.config)
         api = None if memory is None else memory.embedder.api
         return None if api is None else api.source
@@ -55,22 +57,14 @@ class UsageRequest:
 
     def counter_keys(self) -> list[CounterKey]:
         """Return the usage counters that its embeddings are charged to."""
-        keys = usage_limits.user_keys(self.user_id, now=self.now)
-        if self.caller.token is not None:
-            keys += usage_limits.token_keys(self.caller.token, now=self.now)
-        return keys
+        return usage_grant.counter_keys(self.caller, self.user_id, now=self.now)
 
 
 def reserve_usage(request: UsageRequest) -> UsageGrant:
-    """Reserve the usage of a request.
-
-    Raises `LimitReached`, `BudgetExceeded`, `PriceUnknown` and `CredentialRefused`.
-    """
+    """Reserve the usage of a request; raises as `request_limits.admit`."""
     grant = _try_reserve(request)
     if grant is None:
-        caller = reservations.reload_caller(
-            request.config, request.caller, request.user_id
-        )
+        caller = usage_grant.reload_caller(request.caller, request.user_id)
         grant = _try_reserve(replace(request, caller=caller))
     if grant is None:
         raise CredentialRefused
@@ -79,10 +73,10 @@ def reserve_usage(request: UsageRequest) -> UsageGrant:
 
 def _try_reserve(request: UsageRequest) -> UsageGrant | None:
     limits, source = request.limits(), request.paid_embedder()
-    return reservations.reserve(
+    return usage_grant.reserve(
         limits,
         request.counter_keys(),
-        request.caller.token,
+        request.caller,
         tokens=0 if source is None else request.embedding_tokens,
         micro_usd=_estimate_cost(request, source)
         if usage_limits.needs_price(limits)

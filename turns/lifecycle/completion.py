@@ -1,23 +1,12 @@
 """Saves a turn that has ended: messages, record, charge and post-turn hooks."""
 
-from dataclasses import replace
-from functools import partial
-
-from core.errors import recorded_text
 from core.reply import Reply
 from database import database_executor
 from database.errors import DatabaseDown
-from memory.extraction import notifier
 from telemetry.log_output import logs
 from telemetry.types import Outcome
-from turns.budget import request_limits, reservations
-from turns.lifecycle import (
-    deferred_charges,
-    post_turn_hooks,
-    turn_record,
-    turn_transaction,
-)
-from turns.lifecycle.deferred_charges import DeferredCharge
+from turns.budget import request_limits
+from turns.lifecycle import deferred_charges, turn_record, turn_transaction
 from turns.turn import EndedTurn, Turn
 
 
@@ -39,44 +28,21 @@ async def save(
     if turn.embeddings:
         charge += request_limits.embedding_charge(turn.config, turn.embeddings)
     record = turn_record.build_record(turn, reply, outcome, error)
-    settle = partial(reservations.settle, turn.usage_grant, charge)
-    run_hooks = partial(
-        post_turn_hooks.run_hooks, EndedTurn(turn, reply, record, outcome)
-    )
-    is_incognito = turn.request.options.is_incognito
-    is_void = outcome == "error" and (
-        turn.request.origin == "task" or not reply.has_output
-    )
-    extraction = None if is_void else turn.extraction_request
+    ended = EndedTurn(turn, reply, record, outcome, charge)
     try:
-        if is_incognito:
+        if ended.is_incognito:
             if turn.usage_grant.is_charged or turn.request.on_end is not None:
-                await database_executor.run_to_end(
-                    turn_transaction.store_charge, settle=settle, run_hooks=run_hooks
-                )
+                await database_executor.run_to_end(turn_transaction.store_charge, ended)
             return
         await database_executor.run_to_end(
             turn_transaction.store_turn,
-            record,
-            () if is_void else turn_record.transcript_entries(turn, reply, outcome),
-            extraction=extraction,
-            cap=turn.memory.working_memory_cap,
-            results=turn_record.client_tool_results(turn.new),
-            telemetry=turn.telemetry,
-            settle=settle,
-            run_hooks=run_hooks,
+            ended,
+            () if ended.is_void else turn_record.transcript_entries(ended),
         )
     except DatabaseDown as exc:
         if charge.tokens or turn.usage_grant.reservation is not None:
-            failed = replace(record, outcome="error", error=recorded_text(error or exc))
-            deferred_charges.defer_charge(
-                DeferredCharge(failed, charge, settle),
-                turn.telemetry,
-                is_recorded=not is_incognito,
-            )
+            deferred_charges.defer_charge(ended, error or exc)
         raise
     # Logged outside the database thread, so that the event loop does not wait for it.
     if turn.telemetry.fmt.enabled:
         logs.log_turn(record)
-    if extraction is not None:
-        notifier.notify()

@@ -6,16 +6,19 @@ turns are charged when the database is back. Charges that fail for good are logg
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
-from access.limits import dollars
 from access.limits.usage_counters import Charge
+from core import money
+from core.errors import recorded_text
 from database import database_executor
 from database.errors import DatabaseDown
 from telemetry.config import TelemetryConfig
 from telemetry.types import TurnRecord
+from turns.budget.usage_grant import UsageGrant
 from turns.lifecycle import turn_transaction
+from turns.turn import EndedTurn
 
 RETRY_DELAYS_SECONDS = (1.0, 5.0, 15.0, 60.0, 120.0, 300.0)
 """Delay before each attempt. The turn's reservation covers them all."""
@@ -31,10 +34,11 @@ class DeferredCharge:
 
     record: TurnRecord
     charge: Charge
-    settle: Callable[[], None]
+    grant: UsageGrant
+    telemetry: TelemetryConfig
 
     def __str__(self) -> str:
-        cost = dollars.format_usd(self.charge.micro_usd)
+        cost = money.format_usd(self.charge.micro_usd)
         if not self.charge.is_priced:
             cost += " plus calls without a known price"
         token_id = self.record.token_id
@@ -45,26 +49,25 @@ class DeferredCharge:
         )
 
 
-def defer_charge(
-    deferred: DeferredCharge, telemetry: TelemetryConfig, *, is_recorded: bool
-) -> None:
+def defer_charge(ended: EndedTurn, error: Exception) -> None:
     """Charge a turn later and store its record; the record's key prevents a second
     charge.
 
     A turn without a record is only logged: after a lost connection it is unknown
     whether the charge was stored.
     """
-    if not (is_recorded and telemetry.sqlite.enabled):
+    turn = ended.turn
+    record = replace(ended.record, outcome="error", error=recorded_text(error))
+    deferred = DeferredCharge(record, ended.charge, turn.usage_grant, turn.telemetry)
+    if ended.is_incognito or not turn.telemetry.sqlite.enabled:
         logger.error("could not charge %s: database unavailable", deferred)
         return
     logger.error("charging %s later: database unavailable", deferred)
-    _pending_charges.add(
-        task := asyncio.create_task(_retry_charge(deferred, telemetry))
-    )
+    _pending_charges.add(task := asyncio.create_task(_retry_charge(deferred)))
     task.add_done_callback(_pending_charges.discard)
 
 
-async def _retry_charge(deferred: DeferredCharge, telemetry: TelemetryConfig) -> None:
+async def _retry_charge(deferred: DeferredCharge) -> None:
     try:
         for delay in RETRY_DELAYS_SECONDS:
             await asyncio.sleep(delay)
@@ -72,8 +75,8 @@ async def _retry_charge(deferred: DeferredCharge, telemetry: TelemetryConfig) ->
                 is_new = await database_executor.run_to_end(
                     turn_transaction.store_record,
                     deferred.record,
-                    telemetry,
-                    settle=deferred.settle,
+                    deferred.telemetry,
+                    settle=partial(deferred.grant.settle, deferred.charge),
                 )
             except DatabaseDown:
                 continue

@@ -7,10 +7,8 @@ tasks are enqueued.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db import transaction
-
 from judges.runs import judge_queue
-from tasks.queue import lifecycle, worker_notifier
+from tasks.models import Task
 from telemetry.types import Outcome
 from turns.shadow_runs import shadow_queue
 from turns.turn import EndedTurn
@@ -38,7 +36,7 @@ def enqueue_judging(ended: EndedTurn) -> None:
     turn = ended.turn
     if not turn.agent.judges or not judge_queue.is_complete_reply(ended.reply):
         return
-    request, is_incognito = turn.request, turn.request.options.is_incognito
+    request, is_incognito = turn.request, ended.is_incognito
     if is_incognito and request.origin != "smoke":
         return
     specs = judge_queue.sample_tasks(
@@ -48,12 +46,10 @@ def enqueue_judging(ended: EndedTurn) -> None:
         experiment=turn.experiment,
         origin=request.origin,
         context=judge_queue.context_of_turn(turn.prompt, ended.reply)
-        if is_incognito
+        if is_incognito or turn.reading == "none"
         else None,
     )
-    if specs:
-        lifecycle.enqueue(specs)
-        transaction.on_commit(worker_notifier.notify)
+    Task.objects.enqueue(specs)
 
 
 HOOKS = (
@@ -73,6 +69,6 @@ def run_hooks(ended: EndedTurn) -> None:
         request.on_interruption()
     for hook in HOOKS:
         if ended.outcome in hook.outcomes and (
-            hook.is_for_incognito or not request.options.is_incognito
+            hook.is_for_incognito or not ended.is_incognito
         ):
             hook.write(ended)

@@ -13,11 +13,13 @@ from core.messages import Message
 from core.reply import Reply
 from memory.facts import public_ids
 from memory.recall import query_embedding
+from memory.transcript.branches import SentConversation
 from memory.transcript.message_rows import NewMessage
 from providers.pricing import call_costs
 from telemetry.live_turns.active_turns import ACTIVE_TURNS, ActiveTurn
 from telemetry.types import Outcome, TurnRecord
-from turns.turn import Turn
+from turns.preparation import prompt
+from turns.turn import EndedTurn, Turn
 
 
 def register_live(turn: Turn) -> None:
@@ -30,7 +32,6 @@ def register_live(turn: Turn) -> None:
 
 
 def unregister_live(turn: Turn) -> None:
-    """Remove a turn from the live view."""
     ACTIVE_TURNS.unregister(turn.request.turn_id)
 
 
@@ -54,8 +55,9 @@ def _header_fields(turn: Turn) -> dict[str, Any]:
     }
 
 
-def transcript_entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[NewMessage]:
+def transcript_entries(ended: EndedTurn) -> list[NewMessage]:
     """Return what the turn adds to the transcript: the new messages and the reply."""
+    turn, reply, outcome = ended.turn, ended.reply, ended.outcome
     importance = turn.memory.importance
     own_calls = frozenset(
         call.id
@@ -63,18 +65,23 @@ def transcript_entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[NewMe
         if isinstance(call, trace.TracedToolCall) and call.kind != "client"
     )
 
-    def entry(message: Message, tokens: int | None = None, **more: str) -> NewMessage:
-        if message.role == "assistant":
-            more["agent"] = turn.agent.name
+    def entry(
+        message: Message, tokens: int | None = None, finish_reason: str = ""
+    ) -> NewMessage:
         return NewMessage(
             message,
-            token_estimates.estimate_message(message) if tokens is None else tokens,
+            tokens,
+            agent=turn.agent.name if message.role == "assistant" else "",
+            finish_reason=finish_reason,
             importance=getattr(importance, message.role),
             own_calls=own_calls if reply.exchange else frozenset(),
-            **more,
+            request_fields=turn.request.stored_fields if finish_reason else {},
         )
 
-    entries = [entry(message) for message in turn.new]
+    sent = turn.new
+    if turn.reading != "server":
+        sent = prompt.conversation(turn.request.messages)
+    entries = [entry(message) for message in sent]
     if reply.has_output:
         messages = reply.exchange or (reply.message(),)
         *_, last = (message for message in messages if message.role == "assistant")
@@ -90,6 +97,24 @@ def transcript_entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[NewMe
             for message in messages
         ]
     return entries
+
+
+def sent_conversation(
+    ended: EndedTurn, entries: Sequence[NewMessage]
+) -> SentConversation:
+    """Return what the client sent and received, to find it among what is stored."""
+    turn, reply = ended.turn, ended.reply
+    messages = prompt.conversation(turn.request.messages)
+    is_whole = turn.reading == "client"
+    stored = len(messages) if is_whole else len(turn.new)
+    return SentConversation(
+        messages,
+        is_whole,
+        new_count=len(turn.new),
+        follows=turn.request.options.continues,
+        reply=reply.message() if reply.has_output else None,
+        reply_rows=len(entries) - stored,
+    )
 
 
 def charge_calls(turn: Turn) -> Charge:
@@ -140,7 +165,6 @@ def _latest_model_call(turn: Turn) -> trace.ModelCall:
 def build_record(
     turn: Turn, reply: Reply, outcome: Outcome, error: Exception | None
 ) -> TurnRecord:
-    """Return the record of the turn."""
     return TurnRecord(
         **_header_fields(turn),
         seconds=time.perf_counter() - turn.started.clock,

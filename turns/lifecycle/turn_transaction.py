@@ -1,90 +1,86 @@
 """Transactions that store a turn: its messages and the record of its calls."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from django.db import transaction
 from django.db.utils import DataError, IntegrityError
 
 from database.errors import TurnDiscarded
-from memory.extraction.job_queue import ExtractionRequest
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from telemetry.config import TelemetryConfig
+from telemetry.models import Turn
 from telemetry.storage import client_tool_results, turn_store
 from telemetry.types import TurnRecord
+from turns.lifecycle import post_turn_hooks, turn_record
+from turns.turn import EndedTurn
 
 UNRECORDED = "could not store the record of turn %s"
 
 logger = logging.getLogger(__name__)
 
 
-def store_turn(
-    record: TurnRecord,
-    entries: Sequence[NewMessage],
-    *,
-    extraction: ExtractionRequest | None,
-    cap: int,
-    results: Mapping[str, str],
-    telemetry: TelemetryConfig,
-    settle: Callable[[], None],
-    run_hooks: Callable[[], None],
-) -> None:
+def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
     """Store the messages, the record and the charge of a turn in one transaction.
 
-    `run_hooks` writes further rows in the same transaction. `results` are the results
-    of the client's tools, by call id. The user's messages matter more than the record:
-    if the database accepts only the messages, they are stored without the record. If it
-    does not accept the messages either, or if `run_hooks` raises `TurnDiscarded`, the
-    turn is still charged, and the error is raised.
+    The user's messages matter more than the record: if the database accepts only the
+    messages, they are stored without the record. If it does not accept the messages
+    either, or if a hook raises `TurnDiscarded`, the turn is still charged, and the
+    error is raised.
     """
-
+    turn, record = ended.turn, ended.record
     append = partial(
         message_store.append_turn,
         record.user_id,
         record.thread,
         record.turn_id,
         entries,
-        extraction=extraction,
-        cap=cap,
+        extraction=ended.extraction_request,
+        cap=turn.memory.working_memory_cap,
+        sent=turn_record.sent_conversation(ended, entries) if entries else None,
     )
     try:
         with transaction.atomic():
             # The thread is locked first, in the same order as the erasure of a user.
-            append()
-            client_tool_results.store_results(record.user_id, results, telemetry)
-            turn_store.insert(record, telemetry)
-            run_hooks()
+            thread = append()
+            if thread != record.thread:
+                record = replace(record, thread=thread)
+            results = turn_record.client_tool_results(turn.new)
+            client_tool_results.store_results(record.user_id, results, turn.telemetry)
+            turn_store.insert(record, turn.telemetry)
+            post_turn_hooks.run_hooks(ended)
             # Last, because other turns wait for the counters that it locks.
-            settle()
+            ended.settle()
         return
     except TurnDiscarded:
-        settle()
+        ended.settle()
         raise
     except (DataError, IntegrityError):
         logger.exception(UNRECORDED, record.turn_id)
     try:
         with transaction.atomic():
             append()
-            run_hooks()
-            settle()
+            post_turn_hooks.run_hooks(ended)
+            ended.settle()
     except (DataError, IntegrityError):
-        settle()
+        ended.settle()
         raise
 
 
-def store_charge(*, settle: Callable[[], None], run_hooks: Callable[[], None]) -> None:
+def store_charge(ended: EndedTurn) -> None:
     """Charge an incognito turn, and write the rows of its hooks.
 
-    Raises `TurnDiscarded` if `run_hooks` does; the turn is still charged.
+    Raises `TurnDiscarded` if a hook does; the turn is still charged.
     """
     try:
         with transaction.atomic():
-            run_hooks()
-            settle()
+            post_turn_hooks.run_hooks(ended)
+            ended.settle()
     except TurnDiscarded:
-        settle()
+        ended.settle()
         raise
 
 
@@ -101,7 +97,7 @@ def store_record(
             turn_store.insert(record, telemetry)
             settle()
     except (DataError, IntegrityError):
-        if turn_store.is_recorded(record.turn_id):
+        if Turn.objects.filter(pk=record.turn_id).exists():
             return False
         logger.exception(UNRECORDED, record.turn_id)
         settle()

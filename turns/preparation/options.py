@@ -1,16 +1,38 @@
-"""Turn options that a client sets in `metadata`."""
+"""Turn options that a client sets in `metadata` or in headers."""
 
 import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any, cast
 
+from django.http import HttpRequest
+
+from access.config import USERS
+from access.users.request_user import GivenName, header_values
+from config import live
 from config.validation.suggestions import did_you_mean
 from core.errors import Invalid
+from core.history import CHOICES, History
+from core.ids import TurnId
 from core.text.sanitization import escape_and_truncate
 from turns.preparation import reply_language
 
 MAX_THREAD_LENGTH = 512
+THREAD_HEADER = "X-Coulisse-Thread"
+HISTORY_HEADER = "X-Coulisse-History"
+
+OPTION_HEADERS_OPENAPI: list[dict[str, Any]] = [
+    {
+        "in": "header",
+        "name": name,
+        "schema": {"type": "string"},
+        "required": False,
+        "description": f"Like `metadata.{key}`.",
+    }
+    for name, key in ((THREAD_HEADER, "thread_id"), (HISTORY_HEADER, "history"))
+]
+"""The OpenAPI parameters of the headers that `request_metadata` reads."""
 
 PERIODS = ("hour", "day", "month")
 """Periods for which a request may limit its user's tokens."""
@@ -26,8 +48,10 @@ class TurnOptions:
     thread: str = ""
     """The user's thread of this turn; "" is the default thread."""
     language_instruction: str = ""
-    uses_client_history: bool = False
-    """The request's own messages are the conversation, not the stored ones."""
+    history: History | None = None
+    """How to read the request's messages; None leaves it to token, agent or server."""
+    continues: TurnId | None = None
+    """The turn that the request follows, in its thread; None: the newest."""
     is_incognito: bool = False
     """The turn reads no memory and stores no rows."""
     is_memory_off: bool = False
@@ -36,6 +60,54 @@ class TurnOptions:
     """The user's IANA time zone; "" if unknown."""
     token_limits: Mapping[str, int] = field(default_factory=dict)
     """Token limits of the user for an `hour`, a `day`, a `month`."""
+
+
+class OptionInvalid(Invalid):
+    """An option of a turn has an invalid value."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"metadata key '{key}' {problem}", param=f"metadata.{key}")
+        self.problem = problem
+
+
+def request_metadata(
+    request: HttpRequest, metadata: Mapping[str, str] | None
+) -> Mapping[str, str]:
+    """Return a request's metadata, completed by the options in its headers.
+
+    Raises `Invalid` for an invalid header, and for two different threads. A `history`
+    in the metadata takes precedence over the header's.
+    """
+    metadata = metadata or {}
+    thread_headers = (THREAD_HEADER, live.current().get(USERS).headers.thread)
+    threads = header_values(request, *thread_headers)
+    histories = header_values(request, HISTORY_HEADER)
+    if not threads and not histories:
+        return metadata
+    if "thread_id" in metadata:
+        threads.append(GivenName(metadata["thread_id"], "metadata.thread_id"))
+    return {
+        **_read_header("history", histories),
+        **metadata,
+        **_read_header("thread_id", threads),
+    }
+
+
+def _read_header(key: str, values: Sequence[GivenName]) -> Mapping[str, str]:
+    """Return the only value of an option that headers set."""
+    for given in values:
+        try:
+            read_options({key: given.name})
+        except OptionInvalid as exc:
+            raise Invalid(f"{given.place} {exc.problem}", param=given.param) from exc
+        if given.name != values[0].name:
+            raise Invalid(
+                f"the request has two values of {key}, {values[0]} and {given}: send "
+                "one",
+                param=given.param,
+                code="option_conflict",
+            )
+    return {key: values[0].name} if values else {}
 
 
 def read_options(metadata: Mapping[str, str]) -> TurnOptions:
@@ -54,8 +126,7 @@ def read_options(metadata: Mapping[str, str]) -> TurnOptions:
             if "language" in metadata
             else ""
         ),
-        uses_client_history=bool(_read_choice(metadata, "history", "client"))
-        or incognito,
+        history=cast(History | None, _read_choice(metadata, "history", *CHOICES)),
         is_incognito=incognito,
         is_memory_off=memory is not None,
         time_zone=_read_time_zone(metadata),
@@ -70,11 +141,8 @@ def read_options(metadata: Mapping[str, str]) -> TurnOptions:
 def _read_limit(metadata: Mapping[str, str], key: str) -> int:
     value = metadata[key]
     if not (value.isascii() and value.isdecimal()):
-        raise Invalid(
-            f"metadata key '{key}' must be a non-negative integer, "
-            f"got '{escape_and_truncate(value)}'",
-            param=f"metadata.{key}",
-        )
+        got = escape_and_truncate(value)
+        raise OptionInvalid(key, f"must be a non-negative integer, got '{got}'")
     return min(int(value), MAX_TOKENS)
 
 
@@ -82,11 +150,8 @@ def _read_choice(metadata: Mapping[str, str], key: str, *values: str) -> str | N
     value = metadata.get(key)
     if value is not None and value not in values:
         choices = " or ".join(f"'{each}'" for each in values)
-        raise Invalid(
-            f"metadata key '{key}' must be {choices} or left out, "
-            f"got '{escape_and_truncate(value)}'",
-            param=f"metadata.{key}",
-        )
+        got = escape_and_truncate(value)
+        raise OptionInvalid(key, f"must be {choices} or left out, got '{got}'")
     return value
 
 
@@ -98,11 +163,10 @@ def _time_zones() -> frozenset[str]:
 def _read_time_zone(metadata: Mapping[str, str]) -> str:
     name = metadata.get("timezone", "")
     if "timezone" in metadata and name not in _time_zones():
-        raise Invalid(
-            "metadata key 'timezone' must be the name of a time zone such as "
-            f"'Europe/Lisbon', got '{escape_and_truncate(name)}'"
-            f"{did_you_mean(name, _time_zones())}",
-            param="metadata.timezone",
+        raise OptionInvalid(
+            "timezone",
+            "must be the name of a time zone such as 'Europe/Lisbon', "
+            f"got '{escape_and_truncate(name)}'{did_you_mean(name, _time_zones())}",
         )
     return name
 
@@ -110,14 +174,12 @@ def _read_time_zone(metadata: Mapping[str, str]) -> str:
 def _read_thread(metadata: Mapping[str, str]) -> str:
     thread = metadata.get("thread_id", "")
     if "thread_id" in metadata and not thread.strip():
-        raise Invalid(
-            "metadata key 'thread_id' is empty: leave it out for the default thread",
-            param="metadata.thread_id",
+        raise OptionInvalid(
+            "thread_id", "is empty: leave it out for the default thread"
         )
     if len(thread) > MAX_THREAD_LENGTH or "\0" in thread:
-        raise Invalid(
-            f"metadata key 'thread_id' must be at most {MAX_THREAD_LENGTH} characters "
-            "without NUL",
-            param="metadata.thread_id",
+        raise OptionInvalid(
+            "thread_id",
+            f"must be at most {MAX_THREAD_LENGTH} characters without NUL",
         )
     return thread

@@ -1,6 +1,7 @@
 """Composes the prompt: which messages the model receives, in which order."""
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice, takewhile
 from typing import Any
@@ -10,26 +11,33 @@ from turns.errors import MessagesInvalid
 
 
 def new_messages(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages after the last assistant one, without system messages.
-
-    So a client that sends its whole conversation each time does not store it twice.
-    Raises `MessagesInvalid` if nothing is left to answer.
-    """
+    """Return the messages after the last assistant one, without system messages."""
     start = 0
     for position, message in enumerate(messages):
         if message.role == "assistant":
             start = position + 1
-    new = [m for m in messages[start:] if m.role != "system"]
-    if not new:
+    return conversation(messages[start:])
+
+
+def check_new(new: Sequence[Message], messages: Sequence[Message]) -> None:
+    """Raise `MessagesInvalid` if nothing continues the stored conversation.
+
+    Instructions alone do: the model may speak first.
+    """
+    if not new and messages[-1].role == "assistant":
         raise MessagesInvalid(
             "messages must end with a user message or the results of tool calls"
         )
-    return new
 
 
 def conversation(messages: Sequence[Message]) -> list[Message]:
     """Return all messages except system messages: the client's own history."""
     return [message for message in messages if message.role != "system"]
+
+
+def leading_system(messages: Sequence[Message]) -> list[Message]:
+    """Return the system messages before any other."""
+    return list(takewhile(lambda message: message.role == "system", messages))
 
 
 def system_messages(
@@ -48,7 +56,7 @@ def memory_messages(block: str) -> list[Message]:
 
 def is_mid_exchange(new: Sequence[Message]) -> bool:
     """Whether the new messages answer tool calls that only the history contains."""
-    return new[0].role == "tool"
+    return bool(new) and new[0].role == "tool"
 
 
 def with_answered_calls(
@@ -79,7 +87,22 @@ def join(history: Sequence[Message], new: Sequence[Message]) -> list[Message]:
     New tool results are placed next to their calls, however old those are. Raises
     `MessagesInvalid` for a result without a call.
     """
-    call_ids = _call_ids([*history, *new])
+    _check_results(new, [*history, *new])
+    return drop_malformed([*_with_calls_last(history, new), *new])
+
+
+def as_sent(messages: Sequence[Message]) -> list[Message]:
+    """Return a client's whole conversation as it sent it.
+
+    Only calls without a result are left out, which providers refuse. Raises
+    `MessagesInvalid` for a result without a call.
+    """
+    _check_results(messages, messages)
+    return drop_malformed(messages, keeps_repeats=True)
+
+
+def _check_results(new: Sequence[Message], messages: Sequence[Message]) -> None:
+    call_ids = _call_ids(messages)
     for message in new:
         if message.role == "tool" and message.tool_call_id not in call_ids:
             raise MessagesInvalid(
@@ -87,7 +110,23 @@ def join(history: Sequence[Message], new: Sequence[Message]) -> list[Message]:
                 "not in the conversation: send the assistant message with that call "
                 "before it, in the same thread"
             )
-    return drop_malformed([*_with_calls_last(history, new), *new])
+
+
+def without_oldest(
+    messages: Sequence[Message], fits: Callable[[Sequence[Message]], bool]
+) -> list[Message]:
+    """Return the newest messages that fit, from a user message on.
+
+    System messages always stay, and so does the last user message with what follows it.
+    """
+
+    def since(start: int) -> list[Message]:
+        system = [each for each in messages[:start] if each.role == "system"]
+        return [*system, *messages[start:]]
+
+    starts = [n for n, message in enumerate(messages) if message.role == "user"]
+    first = bisect_left(starts, True, key=lambda start: fits(since(start)))
+    return since(starts[min(first, len(starts) - 1)]) if starts else list(messages)
 
 
 def _with_calls_last(
@@ -137,7 +176,9 @@ def _without_audio_part(part: dict[str, Any]) -> dict[str, Any]:
     return {"type": "text", "text": "(audio)"}
 
 
-def drop_malformed(messages: Sequence[Message]) -> list[Message]:
+def drop_malformed(
+    messages: Sequence[Message], *, keeps_repeats: bool = False
+) -> list[Message]:
     """Return the messages without those that providers refuse.
 
     Drops calls without a result (the client gave up) and results without a call. The
@@ -153,7 +194,7 @@ def drop_malformed(messages: Sequence[Message]) -> list[Message]:
             position += len(results)
             result += _complete_exchange(message, results)
         elif message.role == "user":
-            if not result or result[-1] != message:
+            if keeps_repeats or not result or result[-1] != message:
                 result.append(message)
         elif message.role != "tool":
             result.append(message)

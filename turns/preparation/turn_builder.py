@@ -14,16 +14,21 @@ from core.messages import Message
 from core.tools import Tool
 from database import database_executor
 from memory import memory_settings
-from memory.extraction.job_queue import ExtractionRequest
+from memory.extraction.extraction_tasks import ExtractionRequest
 from memory.memory_settings import ResolvedMemory
 from memory.recall import query_embedding
-from memory.recall.context.turn_context import Context, ContextQuery
+from memory.recall.context.turn_context import ContextQuery
+from providers.config import PROVIDERS
 from providers.embeddings import usage_collector
+from providers.embeddings.usage_collector import EmbeddingCall
 from telemetry.config import TELEMETRY
 from turns.budget import async_reservations, request_limits, reservations
-from turns.budget.reservations import TurnUsageRequest, UsageGrant
-from turns.preparation import prompt, routing
-from turns.preparation.routing import Route
+from turns.budget.reservations import TurnUsageRequest
+from turns.budget.usage_grant import UsageGrant
+from turns.preparation import attachments, extra_parameters, history, routing
+from turns.preparation.extra_parameters import ExtraParameters
+from turns.preparation.history import Reading
+from turns.preparation.prompt_draft import PromptDraft
 from turns.tools import toolbox
 from turns.tools.toolbox import Toolbox
 from turns.turn import StartTime, Turn, TurnRequest
@@ -40,51 +45,47 @@ async def prepare(request: TurnRequest) -> Turn:
     _check_caller(config, request)
     route = await routing.choose_agent(config, request.agent, request.user_id)
     agent = route.agent
-    memory = _memory(config, request, agent)
-    new: Sequence[Message] = prompt.new_messages(request.messages)
+    request = await attachments.describe_files(request, config, agent)
+    extras = _extra_parameters(config, request, agent)
+    reading = history.read_history(config, request, agent)
+    memory = _memory(config, request, agent, reading)
     tools = await _tools(config, request, agent)
-    system = _system(request, agent)
     tool_set = loop.build_tool_set(request.tools, tools, request.parameters)
     count_tokens = _prompt_counter(config, request, agent, tool_set)
-    max_context_tokens = agent.context_tokens - count_tokens([*system, *new])
-
-    def compose(context: Context, conversation: Sequence[Message]) -> list[Message]:
-        memory_messages = prompt.memory_messages(context.memory_prompt)
-        return [*system, *memory_messages, *conversation]
-
-    def count_prompt(context: Context) -> int:
-        _, conversation = _join_conversation(request, context, new)
-        return count_tokens(compose(context, conversation))
-
-    usage = _usage(request, config, route, count_prompt, started)
-    if usage.is_limited and memory.has_paid_embedder:
-        # Recall calls its API before anything is reserved, and the call is billed.
-        await database_executor.run(reservations.check_limits, usage)
+    draft = PromptDraft.of(request, agent, reading, count_tokens)
+    now = int(started.at.timestamp())
+    usage = TurnUsageRequest(config, request, route, draft.count, now)
+    await _check_limits_of_recall(usage, memory)
     grant: UsageGrant | None = None
     try:
-        query = await _query(request, memory, new, max_context_tokens)
+        query = await _query(request, memory, draft)
         context, grant = await async_reservations.load_context_and_reserve(query, usage)
         if request.format is not None:
             # Not before the limits allow the turn: a schema can be costly to compile.
             await request.format.compile()
-        new, conversation = _join_conversation(request, context, new)
+        composed = draft.compose(context)
+        model_messages = await attachments.load_files(
+            request.user_id, composed.messages, config, agent, new=composed.new
+        )
     except BaseException:
-        # Embeddings for recall are billed even if the turn does not begin.
-        charge = request_limits.embedding_charge(config, embeddings)
-        async_reservations.release_later(grant or _empty_grant(usage), charge)
+        _release(grant or UsageGrant(usage.counter_keys()), config, embeddings)
         raise
     return Turn(
         request=request,
         agent=agent,
         user_id=request.user_id,
-        new=new,
-        prompt=compose(context, conversation),
+        reading=reading,
+        new=composed.new,
+        prompt=composed.messages,
+        model_messages=model_messages,
         memory=memory.settings,
         extraction_request=_extraction_request(request, memory, agent),
         telemetry=config.get(TELEMETRY),
         started=started,
         config=config,
         usage_grant=grant,
+        headers={**grant.headers, **composed.headers, **extras.headers},
+        extra_parameters=extras.passed,
         recalled_fact_ids=context.facts,
         tools=tools,
         tool_set=tool_set,
@@ -93,20 +94,45 @@ async def prepare(request: TurnRequest) -> Turn:
     )
 
 
+def _release(
+    grant: UsageGrant, config: Config, embeddings: Sequence[EmbeddingCall]
+) -> None:
+    """Release the usage of a turn that does not begin; its embeddings are billed."""
+    charge = request_limits.embedding_charge(config, embeddings)
+    async_reservations.release_later(grant, charge)
+
+
+async def _check_limits_of_recall(
+    usage: TurnUsageRequest, memory: ResolvedMemory
+) -> None:
+    """Check the limits if recall calls an API, which is billed, before it reserves."""
+    if usage.is_limited and memory.has_paid_embedder:
+        await database_executor.run(reservations.check_limits, usage)
+
+
 def _check_caller(config: Config, request: TurnRequest) -> None:
     """Raise `AgentUnknown` or `IdentityRefused` if the caller may not use the agent."""
     routing.check_name(config, request.agent, allowed=request.caller.agents)
     identity.check_user(request.caller, request.user_id)
 
 
-def _memory(config: Config, request: TurnRequest, agent: AgentConfig) -> ResolvedMemory:
+def _extra_parameters(
+    config: Config, request: TurnRequest, agent: AgentConfig
+) -> ExtraParameters:
+    model = fallback_chain.primary_model(agent, config.get(PROVIDERS)[agent.provider])
+    return extra_parameters.select(
+        agent, model, request.parameters, request.extra_parameters
+    )
+
+
+def _memory(
+    config: Config, request: TurnRequest, agent: AgentConfig, reading: Reading
+) -> ResolvedMemory:
     """Return the agent's memory settings, without user memory if it is off."""
     memory = memory_settings.resolve_for_agent(config, agent.name)
-    return (
-        ResolvedMemory(memory.settings, None)
-        if request.options.is_memory_off
-        else memory
-    )
+    if request.options.is_memory_off or reading == "none":
+        return ResolvedMemory(memory.settings, None)
+    return memory
 
 
 async def _tools(
@@ -117,14 +143,6 @@ async def _tools(
     tools = await box.open(agent)
     toolbox.check_names(agent, tools, request.tools)
     return tools
-
-
-def _system(request: TurnRequest, agent: AgentConfig) -> list[Message]:
-    """Return the system messages: the agent's, then the client's."""
-    instructions = [request.options.language_instruction]
-    if request.format is not None:
-        instructions.append(request.format.instruction)
-    return prompt.system_messages(agent.preamble, instructions, request.messages)
 
 
 def _prompt_counter(
@@ -142,12 +160,9 @@ def _prompt_counter(
 
 
 async def _query(
-    request: TurnRequest,
-    memory: ResolvedMemory,
-    new: Sequence[Message],
-    max_tokens: int,
+    request: TurnRequest, memory: ResolvedMemory, draft: PromptDraft
 ) -> ContextQuery:
-    """Return what to read for the turn, within `max_tokens`."""
+    """Return what to read for the turn, within the tokens that the draft leaves."""
     options = request.options
     recall = None
     if memory.user_memory is not None:
@@ -155,41 +170,15 @@ async def _query(
         recall = await query_embedding.build_query(memory.user_memory, text)
     return ContextQuery(
         options.thread,
-        max_tokens,
+        draft.remaining_tokens,
         memory.settings,
-        mid_exchange=prompt.is_mid_exchange(new),
+        mid_exchange=draft.is_mid_exchange,
         recall_query=recall,
-        client_sends_history=options.uses_client_history,
+        client_sends_history=draft.reading != "server",
+        continues=options.continues,
+        sent_replies=draft.open_exchange(),
         time_zone=options.time_zone,
     )
-
-
-def _usage(
-    request: TurnRequest,
-    config: Config,
-    route: Route,
-    count_prompt: Callable[[Context], int],
-    started: StartTime,
-) -> TurnUsageRequest:
-    """Return what to reserve for the turn."""
-    return TurnUsageRequest(
-        config=config,
-        caller=request.caller,
-        user_id=request.user_id,
-        agent=route.agent,
-        experiment=route.experiment,
-        token_limits=request.options.token_limits,
-        count_prompt=count_prompt,
-        parameters=request.parameters,
-        now=int(started.at.timestamp()),
-        is_incognito=request.options.is_incognito,
-        is_exempt=request.origin == "smoke",
-    )
-
-
-def _empty_grant(usage: TurnUsageRequest) -> UsageGrant:
-    """Return a grant that reserves nothing, to charge what was used before it."""
-    return UsageGrant(usage.counter_keys())
 
 
 def _extraction_request(
@@ -199,14 +188,3 @@ def _extraction_request(
     if memory.user_memory is None or not request.learns:
         return None
     return ExtractionRequest(agent.name, request.options.time_zone)
-
-
-def _join_conversation(
-    request: TurnRequest, context: Context, new: Sequence[Message]
-) -> tuple[Sequence[Message], list[Message]]:
-    """Return the messages the turn adds to the transcript, and all those it sends."""
-    if request.options.uses_client_history:
-        return new, prompt.join([], prompt.conversation(request.messages))
-    stored = prompt.without_audio(context.messages)
-    new = prompt.with_answered_calls(stored, new, request.messages)
-    return new, prompt.join(stored, new)

@@ -14,14 +14,13 @@ from core.errors import CoulisseError
 from core.reply import Reply
 from database import database_executor
 from memory import memory_settings
-from tasks.queue import attempt_ids
 from tasks.queue.claimed_task import ClaimedTask
-from tasks.queue.task_kinds import TaskKind, TaskOutcome
+from tasks.queue.task_kinds import TaskOutcome
 from telemetry.config import TELEMETRY
 from turns import flow
-from turns.budget.reservations import UsageGrant
+from turns.budget.usage_grant import UsageGrant
 from turns.lifecycle import turn_record
-from turns.preparation import prompt
+from turns.preparation import attachments, prompt
 from turns.shadow_runs import shadow_queue, turn_snapshot
 from turns.shadow_runs.turn_snapshot import TurnSnapshot
 from turns.tools.toolbox import Toolbox
@@ -74,22 +73,24 @@ async def _prepare(task: ClaimedTask, config: Config, agent: AgentConfig) -> Tur
     """Return the turn of a variant: the other turn's prompt, its own preamble."""
     started = StartTime()
     snapshot = TurnSnapshot.from_json(task.payload)
-    request = snapshot.to_turn_request(
-        task, attempt_ids.turn_id(task.id, task.attempts)
-    )
+    request = snapshot.to_turn_request(task, task.turn_ids[-1])
     system = prompt.system_messages(
         agent.preamble, turn_snapshot.instructions(request), request.messages
     )
     box = Toolbox(
         config, task.user_id, request.options, request=request, is_shadow_run=True
     )
+    messages = [*system, *prompt.conversation(request.messages)]
     settings, _ = memory_settings.resolve_for_agent(config, agent.name)
     return Turn(
         request=request,
         agent=agent,
         user_id=task.user_id,
         new=(),
-        prompt=[*system, *prompt.conversation(request.messages)],
+        prompt=messages,
+        model_messages=await attachments.load_files(
+            task.user_id, messages, config, agent
+        ),
         memory=settings,
         extraction_request=None,
         telemetry=config.get(TELEMETRY),
@@ -99,6 +100,3 @@ async def _prepare(task: ClaimedTask, config: Config, agent: AgentConfig) -> Tur
         tools=await box.open(agent),
         experiment=snapshot.experiment,
     )
-
-
-KIND = TaskKind(shadow_queue.KIND, run, is_background=True)

@@ -13,9 +13,7 @@ from core.reply import Reply
 from experiments.config import EXPERIMENTS, ExperimentConfig
 from judges.runs import judge_queue
 from tasks.models import Task
-from tasks.queue import lifecycle, worker_notifier
-from tasks.queue.claimed_task import ClaimedTask
-from tasks.queue.lifecycle import TaskSpec
+from tasks.queue.task_spec import TaskSpec
 from telemetry.storage import turn_store
 from telemetry.types import TurnRecord
 from turns.shadow_runs import turn_snapshot
@@ -49,8 +47,7 @@ def enqueue_for_turn(ended: EndedTurn) -> None:
     if turn_snapshot.payload_size(payload) > MAX_PAYLOAD_SIZE:
         logger.info("turn %s is too large for a shadow run", turn.request.turn_id)
         return
-    if lifecycle.enqueue(build_tasks(turn, experiment, payload)):
-        transaction.on_commit(worker_notifier.notify)
+    Task.objects.enqueue(build_tasks(turn, experiment, payload))
 
 
 def build_tasks(
@@ -73,7 +70,7 @@ def build_tasks(
     ]
 
 
-def store_run(task: ClaimedTask, turn: Turn, reply: Reply, record: TurnRecord) -> None:
+def store_run(task: Task, turn: Turn, reply: Reply, record: TurnRecord) -> None:
     """Record a shadow run, enqueue its judging, and delete the copied messages.
 
     Runs in the transaction that completes its task.
@@ -90,17 +87,15 @@ def store_run(task: ClaimedTask, turn: Turn, reply: Reply, record: TurnRecord) -
         origin="shadow",
         context=judge_queue.context_of_turn(turn.prompt, reply),
     )
-    if specs:
-        lifecycle.enqueue(specs)
-        transaction.on_commit(worker_notifier.notify)
+    Task.objects.enqueue(specs)
 
 
 def store_failure(
-    task: ClaimedTask, error: BaseException, turn: Turn, record: TurnRecord
+    task: Task, error: BaseException, turn: Turn, record: TurnRecord
 ) -> None:
     """Record that a shadow run failed, unless its task was reassigned."""
     with transaction.atomic():
-        lifecycle.record_failure(task, error, is_final=True)
+        task.fail(error, is_final=True)
         failed = Task.objects.filter(
             pk=task.id, state=Task.State.ERRORED, attempts=task.attempts
         )
@@ -108,11 +103,10 @@ def store_failure(
             turn_store.insert(record, turn.telemetry)
 
 
-def delete_payload(task: ClaimedTask) -> None:
+def delete_payload(task: Task) -> None:
     """Delete the copied messages of a shadow run that will not run."""
     Task.objects.filter(pk=task.id).update(payload=_payload_without_text(task))
 
 
-def _payload_without_text(task: ClaimedTask) -> dict[str, str]:
-    """Return the payload without the copied messages."""
+def _payload_without_text(task: Task) -> dict[str, str]:
     return {"experiment": task.payload["experiment"]}

@@ -44,7 +44,6 @@ class TurnSnapshot:
 
     @classmethod
     def from_json(cls, payload: Mapping[str, Any]) -> Self:
-        """Parse the result of `to_json`."""
         messages = [
             message_rows.message_from_row(*message) for message in payload["messages"]
         ]
@@ -104,8 +103,4 @@ def instructions(request: TurnRequest) -> list[str]:
 
 def _message_as_json(message: Message) -> tuple[str, str, str]:
     entry = NewMessage(message, 0)
-    return (
-        message.role,
-        message_rows.stored_text(message),
-        message_rows.extra_json(entry),
-    )
+    return message.role, entry.text, entry.extra

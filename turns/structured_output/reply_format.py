@@ -32,8 +32,6 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True)
 class ReplyFormat:
-    """The required format of a reply."""
-
     instruction: str
     """The instruction for the model."""
     schema: ReplySchema | None = None

@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,6 +21,8 @@ from weakref import WeakKeyDictionary
 import orjson
 from django.conf import settings
 
+from core.child_processes.process_group import ProcessGroup
+from core.child_processes.program import Program, ProgramStartFailed
 from turns.errors import SchemaChecksBusy
 
 CHECK_SECONDS = 3.0
@@ -58,7 +60,7 @@ class _WorkerPool:
     slots: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MAX_CHILDREN)
     )
-    idle: list[Process] = field(default_factory=list)
+    idle: list[ProcessGroup] = field(default_factory=list)
     waiting: int = 0
 
 
@@ -91,7 +93,7 @@ async def close() -> None:
     """End the idle children."""
     idle = _current_pool().idle
     while idle:
-        await _end_worker(idle.pop())
+        await idle.pop().close()
 
 
 def _current_pool() -> _WorkerPool:
@@ -135,60 +137,62 @@ async def _wait_for_slot(pool: _WorkerPool) -> None:
         pool.waiting -= 1
 
 
-async def _ask_worker(pool: _WorkerPool, child: Process, request: bytes) -> CheckResult:
+async def _ask_worker(
+    pool: _WorkerPool, child: ProcessGroup, request: bytes
+) -> CheckResult:
     """Return a child's response; any error ends the child."""
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             result = await _exchange(child, request)
     except (ConnectionError, ValueError) as exc:
-        await _end_worker(child)
-        if child.returncode == -signal.SIGXCPU:
+        await child.close()
+        if child.exit_code == -signal.SIGXCPU:
             raise CheckTooCostly("time") from exc
         raise _WorkerBroken from exc
     except TimeoutError as exc:
-        await _end_worker(child)
+        await child.close()
         raise CheckTooCostly("time") from exc
     except BaseException:
-        await _end_worker(child)
+        await child.close()
         raise
     if len(pool.idle) < MAX_IDLE:
         pool.idle.append(child)
     else:
-        await _end_worker(child)
+        await child.close()
     return result
 
 
-async def _start_worker() -> Process:
+async def _start_worker() -> ProcessGroup:
     """Return a new child that is ready; raises `SchemaChecksBusy`."""
     try:
-        return await _spawn()
-    except (OSError, TimeoutError, ValueError) as exc:
+        child = await ProcessGroup.start(
+            _worker_program(), stdin=PIPE, stdout=PIPE, limit=MAX_LINE_BYTES
+        )
+        await _wait_until_ready(child)
+    except (ConnectionError, ProgramStartFailed, TimeoutError, ValueError) as exc:
         logger.exception("schema worker did not start")
         raise SchemaChecksBusy from exc
+    return child
 
 
-async def _spawn() -> Process:
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-m",
-        "turns.structured_output.schema_worker",
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=DEVNULL,
-        limit=MAX_LINE_BYTES,
-        # Its environment has no secrets.
-        env={"PYTHONPATH": os.pathsep.join([str(settings.BASE_DIR), *sys.path])},
+def _worker_program() -> Program:
+    # Its environment has no secrets.
+    path = os.pathsep.join([str(settings.BASE_DIR), *sys.path])
+    words = ("-P", "-m", "turns.structured_output.schema_worker")
+    return Program(
+        sys.executable, words, settings.BASE_DIR, {"PYTHONPATH": path}, is_ours=True
     )
+
+
+async def _wait_until_ready(child: ProcessGroup) -> None:
     try:
         async with asyncio.timeout(START_SECONDS):
             memory_error = await _read_line(child)
     except BaseException:
-        await _end_worker(child)
+        await child.close()
         raise
     if memory_error is not None:
         _warn_unlimited(memory_error)
-    return child
 
 
 @cache
@@ -198,7 +202,7 @@ def _warn_unlimited(reason: str) -> None:
     )
 
 
-async def _exchange(child: Process, request: bytes) -> CheckResult:
+async def _exchange(child: ProcessGroup, request: bytes) -> CheckResult:
     if child.stdin is None:
         raise ConnectionError
     child.stdin.write(request)
@@ -207,14 +211,8 @@ async def _exchange(child: Process, request: bytes) -> CheckResult:
     return error, mismatch
 
 
-async def _read_line(child: Process) -> Any:
+async def _read_line(child: ProcessGroup) -> Any:
     if child.stdout is None:
         raise ConnectionError
     # An empty line means that the child ended.
     return orjson.loads(await child.stdout.readline())
-
-
-async def _end_worker(child: Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        child.kill()
-    await child.wait()

@@ -1,13 +1,12 @@
 """This process's sessions with MCP servers, and its users' sign-ins to them."""
 
 from config import live
-from database import database_executor
 from mcp_bridge import toolset
 from mcp_bridge.client.session_pool import SessionPool
 from mcp_bridge.oauth.token_manager import TokenManager
 
 POOL = SessionPool()
-TOKEN_MANAGER = TokenManager(database_executor.run, database_executor.run_to_end)
+TOKEN_MANAGER = TokenManager()
 
 
 async def discover_tools() -> None:

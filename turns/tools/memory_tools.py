@@ -5,24 +5,22 @@ another user's memory.
 """
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal, TypeVar
+from functools import partial
+from typing import Any
 
-import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
+from agents.function_tools import FunctionTool, ToolArguments, json_tool
 from core.errors import Invalid
 from core.ids import UserId
 from core.text.sanitization import escape_and_truncate
-from core.trace import TracedToolCall
 from database import database_executor
 from memory.config import UserState
 from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
 from memory.facts import fact_store, public_ids
-from memory.facts.types import MAX_CONTENT_LENGTH, Category, FactDraft, StoredFact
+from memory.facts.types import MAX_CONTENT_LENGTH, Category, FactDraft
 from memory.memory_settings import UserMemory
 from memory.recall import query_embedding, search
 from memory.recall.types import MessageHit
@@ -30,17 +28,6 @@ from memory.recall.types import MessageHit
 MAX_SEARCH_LIMIT = 20
 MAX_TEXT_LENGTH = 1000
 """Maximum characters of a message that the model receives."""
-MAX_ERRORS = 10
-"""Maximum reported errors in the arguments of one call."""
-
-
-class ToolArguments(BaseModel):
-    """The arguments of a tool; unknown names are refused."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-ArgumentsType = TypeVar("ArgumentsType", bound=ToolArguments)
 
 
 class SearchArguments(ToolArguments):
@@ -87,87 +74,43 @@ class ForgetArguments(ToolArguments):
     id: str = Field(description="The fact's id, from search_memory.")
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryTool:
-    """One of the tools, bound to a user."""
-
-    name: str
-    description: str
-    arguments_type: type[ToolArguments]
-    handler: Callable[[Any], Awaitable[Any]]
-    kind: Literal["memory"] = "memory"
-    target: str = ""
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return _schema(self.arguments_type)
-
-    async def call(self, arguments: Mapping[str, Any], record: TracedToolCall) -> str:
-        return orjson.dumps(
-            await self.handler(parse_arguments(self.arguments_type, arguments))
-        ).decode()
-
-
-def parse_arguments(
-    arguments_type: type[ArgumentsType], arguments: Mapping[str, Any]
-) -> ArgumentsType:
-    """Return the arguments of a tool call; raises `Invalid`, listing each error."""
-    try:
-        return arguments_type.model_validate(arguments)
-    except ValidationError as exc:
-        raise Invalid(_error_message(exc)) from exc
-
-
-@cache
-def _schema(arguments_type: type[ToolArguments]) -> Mapping[str, Any]:
-    return arguments_type.model_json_schema()
-
-
-def _error_message(exc: ValidationError) -> str:
-    errors = exc.errors(include_url=False, include_input=False)
-    return "; ".join(
-        f"{escape_and_truncate('.'.join(map(str, error['loc'])))}: "
-        f"{escape_and_truncate(error['msg'])}"
-        for error in errors[:MAX_ERRORS]
-    )
-
-
 def make_tools(
     user_id: UserId, agent: str, memory: UserMemory | None, *, by: str = ""
-) -> Sequence[MemoryTool]:
+) -> list[FunctionTool]:
     """Return the four tools for one user; without `memory`, search uses words only.
 
     `by` is the author of the changes in a fact's history, if it is not the agent.
     """
-    tools = _MemoryToolHandlers(user_id, by or f"agent:{agent}", agent, memory)
+    handlers = _MemoryToolHandlers(user_id, by or f"agent:{agent}", agent, memory)
+    tool = partial(json_tool, "memory")
     return [
-        MemoryTool(
+        tool(
             "search_memory",
             "Search the facts about the user and the messages of earlier "
             "conversations. Use it when the answer may lie in the past: preferences, "
             "people, events, appointments, decisions.",
             SearchArguments,
-            tools.search,
+            handlers.search,
         ),
-        MemoryTool(
+        tool(
             "save_memory",
             "Remember one fact about the user, because they asked for it or because "
             "it will matter in later conversations.",
             SaveArguments,
-            tools.save,
+            handlers.save,
         ),
-        MemoryTool(
+        tool(
             "update_memory",
             "Correct a fact about the user that search_memory found.",
             UpdateArguments,
-            tools.update,
+            handlers.update,
         ),
-        MemoryTool(
+        tool(
             "forget_memory",
             "Forget a fact about the user that search_memory found, because they "
             "asked for it or because it is wrong.",
             ForgetArguments,
-            tools.forget,
+            handlers.forget,
         ),
     ]
 
@@ -234,15 +177,14 @@ class _MemoryToolHandlers:
             _parse_fact_id(arguments.id),
             {"content": arguments.content},
             by=self.by,
-            embedded=vector.embedded,
-            error=vector.error,
+            text=vector,
         )
         return _serialize_fact(fact)
 
     async def forget(self, arguments: ForgetArguments) -> Any:
         fact_id = _parse_fact_id(arguments.id)
         await database_executor.run_to_end(
-            fact_store.soft_delete_fact, self.user_id, fact_id, by=self.by
+            fact_store.forget_fact, self.user_id, fact_id, by=self.by
         )
         return {"id": arguments.id, "forgotten": True}
 
@@ -257,7 +199,7 @@ def _parse_fact_id(name: str) -> uuid.UUID:
     return fact_id
 
 
-def _serialize_fact(fact: StoredFact) -> Any:
+def _serialize_fact(fact: Any) -> Any:
     return {
         "id": public_ids.format_fact_id(fact.id),
         "content": fact.content,

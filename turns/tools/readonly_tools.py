@@ -5,11 +5,11 @@ must not happen twice.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from core.tools import Tool, ToolResult
-from core.trace import ToolKind, TracedToolCall
+from agents.function_tools import FunctionTool
+from core.tools import Tool
+from core.trace import TracedToolCall
 from mcp_bridge.toolset import ServerTool
 
 READ_ONLY_MEMORY_TOOLS = frozenset({"search_memory"})
@@ -24,8 +24,8 @@ def make_read_only(tool: Tool) -> Tool:
     """Return the tool, or a stub if it may change something."""
     if _is_read_only(tool):
         return tool
-    return WithheldTool(
-        tool.kind, tool.name, tool.target, tool.description, tool.parameters
+    return FunctionTool(
+        tool.kind, tool.name, tool.description, tool.parameters, _refuse, tool.target
     )
 
 
@@ -42,18 +42,5 @@ def _is_read_only(tool: Tool) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class WithheldTool:
-    """A stub for a tool that may change something, with the same definition."""
-
-    kind: ToolKind
-    name: str
-    target: str
-    description: str
-    parameters: Mapping[str, Any]
-
-    async def call(
-        self, arguments: Mapping[str, Any], record: TracedToolCall
-    ) -> ToolResult:
-        """Report to the model that the tool was not called."""
-        return UNAVAILABLE
+async def _refuse(arguments: Mapping[str, Any], record: TracedToolCall) -> str:
+    return UNAVAILABLE

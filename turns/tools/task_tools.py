@@ -4,27 +4,26 @@ They act for the user of the turn, and their tasks are charged like the turn. So
 "Async tasks" of the reference, with the schemas.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import orjson
 from pydantic import Field
 
 from agents.config import AgentConfig
+from agents.function_tools import FunctionTool, ToolArguments, json_tool
 from config.sections import Config
 from core.ids import UserId
+from core.text.sanitization import truncate
 from core.tools import Tool
-from core.trace import TracedToolCall
 from database import database_executor
+from tasks import user_tasks
 from tasks.config import TASKS
-from tasks.queue import worker_notifier
-from tasks.reports import task_queries
+from tasks.schemas import MAX_LISTED, ListedTask
 from tasks.submission import admission
 from turns.agent_tasks import task_requests
 from turns.agent_tasks.task_requests import TaskRequest
 from turns.preparation import routing
-from turns.tools.memory_tools import ToolArguments, parse_arguments
 from turns.turn import TurnRequest
 
 DISPATCH, STATUS = "dispatch_task", "tasks_status"
@@ -32,18 +31,16 @@ DEFAULT_LIMIT = 20
 """Number of tasks that are listed by default."""
 MAX_AGENTS_LISTED = 50
 """Maximum agents that a description lists."""
+MAX_SUMMARY_PROMPT = 200
+"""Maximum characters of a listed prompt."""
 
 
 class DispatchArguments(ToolArguments):
-    """The arguments of dispatch_task."""
-
     agent: str
     prompt: str
 
 
 class StatusArguments(ToolArguments):
-    """The arguments of tasks_status."""
-
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=100)
     state: Literal["queued", "running", "done", "errored"] | None = None
 
@@ -63,21 +60,6 @@ STATUS_PARAMETERS: Mapping[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TaskTool:
-    """One of the tools, bound to a turn."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
-    handler: Callable[[Mapping[str, Any]], Awaitable[Any]]
-    kind: Literal["task"] = "task"
-    target: str = ""
-
-    async def call(self, arguments: Mapping[str, Any], record: TracedToolCall) -> str:
-        return orjson.dumps(await self.handler(arguments)).decode()
-
-
 def make_tools(
     config: Config, user_id: UserId, request: TurnRequest, agent: AgentConfig
 ) -> Iterable[Tool]:
@@ -89,8 +71,8 @@ def make_tools(
     if not settings.enabled or request.options.is_incognito:
         return ()
     granted = _granted_tools(agent.task_tools, by_default=settings.tools)
-    tools = _TaskToolHandlers(config, user_id, request)
-    return [tool for tool in _all_tools(tools) if tool.name in granted]
+    handlers = _TaskToolHandlers(config, user_id, request)
+    return [tool for tool in _all_tools(handlers) if tool.name in granted]
 
 
 def _granted_tools(
@@ -102,23 +84,27 @@ def _granted_tools(
     return (DISPATCH, STATUS) if has_all else ()
 
 
-def _all_tools(tools: "_TaskToolHandlers") -> Iterable[TaskTool]:
-    yield TaskTool(
+def _all_tools(handlers: "_TaskToolHandlers") -> Iterable[FunctionTool]:
+    yield json_tool(
+        "task",
         DISPATCH,
         "Enqueue a fire-and-forget background task. The agent receives your prompt, "
         "and nothing else of this conversation. Returns a task_id at once, never the "
         "result. Use it for long work whose result you do not need now; to get an "
-        f"answer, call an agent directly. Agents: {tools.agent_names()}.",
-        DISPATCH_PARAMETERS,
-        tools.dispatch,
+        f"answer, call an agent directly. Agents: {handlers.agent_names()}.",
+        DispatchArguments,
+        handlers.dispatch,
+        parameters=DISPATCH_PARAMETERS,
     )
-    yield TaskTool(
+    yield json_tool(
+        "task",
         STATUS,
         "List recent background tasks of all agents, newest first: state, prompt, "
         "times, and the result or error. Long texts are truncated. With 'state', only "
         "tasks in that state.",
-        STATUS_PARAMETERS,
-        tools.status,
+        StatusArguments,
+        handlers.status,
+        parameters=STATUS_PARAMETERS,
     )
 
 
@@ -138,11 +124,10 @@ class _TaskToolHandlers:
         )
         return ", ".join([*names[:MAX_AGENTS_LISTED], *more])
 
-    async def dispatch(self, arguments: Mapping[str, Any]) -> Any:
-        parsed = parse_arguments(DispatchArguments, arguments)
+    async def dispatch(self, arguments: DispatchArguments) -> Any:
         task_request = TaskRequest(
-            parsed.agent,
-            parsed.prompt,
+            arguments.agent,
+            arguments.prompt,
             f"turn:{self.request.turn_id}",
             generation=self.request.generation + 1,
             # A model wrote the text, so it is not a source of facts about the user.
@@ -155,15 +140,26 @@ class _TaskToolHandlers:
         task_id, _ = await database_executor.run_to_end(
             admission.admit_task, spec, max_open=self.config.get(TASKS).max_open
         )
-        worker_notifier.notify()
         return {"task_id": str(task_id)}
 
-    async def status(self, arguments: Mapping[str, Any]) -> Any:
-        parsed = parse_arguments(StatusArguments, arguments)
+    async def status(self, arguments: StatusArguments) -> Any:
         tasks = await database_executor.run(
-            task_queries.list_for_agent,
+            user_tasks.list_tasks,
             self.user_id,
-            state=parsed.state,
-            limit=parsed.limit,
+            state=arguments.state,
+            limit=arguments.limit,
         )
-        return {"tasks": tasks}
+        return {"tasks": [_summarize(task) for task in tasks.data]}
+
+
+def _summarize(task: ListedTask) -> dict[str, Any]:
+    data = task.model_dump(mode="json")
+    return {
+        "task_id": data["id"],
+        "agent": data["agent"],
+        "state": data["state"],
+        "prompt": truncate(task.prompt, MAX_SUMMARY_PROMPT),
+        **{name: data[name] for name in ("created_at", "started_at", "finished_at")},
+        **({"result": data["result"]} if data["state"] == "done" else {}),
+        **({"error": truncate(data["error"], MAX_LISTED)} if data["error"] else {}),
+    }

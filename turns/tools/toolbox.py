@@ -11,14 +11,14 @@ from typing import Any
 
 from agents import fallback_chain
 from agents.config import AgentConfig
+from agents.function_tools import FunctionTool
 from agents.skills import skill_registry
 from agents.subagents import ResolvedAgent, Subagent
 from config.sections import Config
 from core.errors import Invalid
 from core.ids import UserId
 from core.text.sanitization import escape_and_truncate
-from core.tools import Tool, ToolResult
-from core.trace import ToolKind, TracedToolCall
+from core.tools import Tool
 from core.validation import tool_names
 from mcp_bridge import toolset
 from mcp_bridge.toolset import ServerGrant
@@ -108,35 +108,6 @@ class Toolbox:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RenamedTool:
-    """A tool under another name."""
-
-    tool: Tool
-    name: str
-
-    @property
-    def kind(self) -> ToolKind:
-        return self.tool.kind
-
-    @property
-    def target(self) -> str:
-        return self.tool.target
-
-    @property
-    def description(self) -> str:
-        return self.tool.description
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return self.tool.parameters
-
-    async def call(
-        self, arguments: Mapping[str, Any], record: TracedToolCall
-    ) -> ToolResult:
-        return await self.tool.call(arguments, record)
-
-
 def make_names_unique(tools: Iterable[Tool]) -> list[Tool]:
     """Return the tools with unique names: the first of a name keeps it.
 
@@ -147,7 +118,14 @@ def make_names_unique(tools: Iterable[Tool]) -> list[Tool]:
         name = tool.name
         if name in named:
             name = _unique_name(tool, named)
-            tool = RenamedTool(tool, name)
+            tool = FunctionTool(
+                tool.kind,
+                name,
+                tool.description,
+                tool.parameters,
+                tool.call,
+                tool.target,
+            )
         named[name] = tool
     return list(named.values())
 

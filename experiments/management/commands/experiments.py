@@ -9,7 +9,7 @@ from config import live
 from config.management.database_command import DatabaseCommand
 from config.validation.suggestions import did_you_mean
 from core.text import time_parsing
-from experiments.comparison import comparison_formats, comparison_report
+from experiments.comparison import comparison_report, result_text
 from experiments.config import EXPERIMENTS
 
 
@@ -50,7 +50,7 @@ class Command(DatabaseCommand):
             if name in (None, experiment.name)
         ]
         if options["json"]:
-            data = [comparison_formats.as_json(report) for report in reports]
+            data = [report.model_dump(mode="json") for report in reports]
             self.write_json(
                 {"object": "list", "data": data} if name is None else data[0]
             )
@@ -61,9 +61,9 @@ class Command(DatabaseCommand):
             )
             return
         lines = (
-            comparison_formats.overview_lines(reports)
+            result_text.overview_lines(reports)
             if name is None
-            else comparison_formats.detail_lines(reports[0])
+            else result_text.detail_lines(reports[0])
         )
         for line in lines:
             self.stdout.write(line)

@@ -103,8 +103,6 @@ def _ordered_keys(wording: ParsedSentence) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference of two sentences."""
-
     start: int
     """The index of its first word in the old sentence."""
     old: Sequence[Word]

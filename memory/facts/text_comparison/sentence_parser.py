@@ -68,8 +68,6 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word and its normalized form."""
-
     key: str
     raw: str
     kind: WordKind = "word"
@@ -112,7 +110,6 @@ def normalize(text: str) -> str:
 
 @lru_cache(maxsize=64)  # Each draft is compared with several facts.
 def parse_sentence(text: str) -> ParsedSentence:
-    """Return the parsed sentence for comparison."""
     text = unicodedata.normalize("NFKC", text.replace("\u2019", "'")).strip(" .!?。")
     pieces = list(PIECE.finditer(_expand_contractions(text)))
     words: list[Word] = []

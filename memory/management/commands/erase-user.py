@@ -6,10 +6,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from access import user_lookup
 from access.audit import audit_events
 from access.audit.audit_events import AuditEvent
 from access.management.user_command import UserCommand
-from access.tokens import token_queries
 from config.management.database_command import ask_confirmation
 from core.ids import UserId
 from memory.user_data import erasure
@@ -48,7 +48,7 @@ class Command(UserCommand):
         self._list(deleted)
 
     def _warn_about_tokens(self, user_id: UserId, user: str) -> None:
-        active = token_queries.count_active(user_id, now=datetime.now(UTC))
+        active = user_lookup.user_tokens(user_id).active(datetime.now(UTC)).count()
         if active:
             tokens = (
                 "1 active API token still acts"

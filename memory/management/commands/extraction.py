@@ -1,6 +1,6 @@
 """`manage.py extraction`: list extraction jobs, and retry failed ones."""
 
-from datetime import UTC, datetime
+import uuid
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -10,16 +10,16 @@ from access.audit import audit_events, audit_log
 from access.audit.audit_events import AuditEvent
 from access.users import identity
 from config.management.database_command import DatabaseCommand
-from core.ids import UserId
-from memory.extraction import job_queue
-from memory.models import ExtractionJob
+from core.ids import UserId, parse_uuid
+from memory.extraction import extraction_tasks
+from tasks.models import Task, TaskQuerySet
 
 DEFAULT_LIMIT = 50
 """The number of newest jobs that are listed."""
 
 
 class Command(DatabaseCommand):
-    """Count and list jobs, or requeue failed ones."""
+    """Count and list extractions, or requeue failed ones."""
 
     help = "List extraction jobs, or retry failed ones."
 
@@ -41,48 +41,53 @@ class Command(DatabaseCommand):
         if options["retry"] is not None:
             self._retry(options["retry"], user_id)
             return
-        self._count(user_id)
-        rows = ExtractionJob.objects.order_by("-pk")
-        if options["failed"]:
-            rows = rows.filter(state=ExtractionJob.State.FAILED)
+        tasks = extraction_tasks.extractions()
         if user_id is not None:
-            rows = rows.filter(user_id=user_id)
-        for job in rows[:DEFAULT_LIMIT]:
-            self._print(job)
+            tasks = tasks.of_user(user_id)
+        self._count(tasks)
+        if options["failed"]:
+            tasks = tasks.errored()
+        for task in tasks.newest_first()[:DEFAULT_LIMIT]:
+            self._print(task)
 
     def _retry(self, which: str, user_id: UserId | None) -> None:
-        ids = None if which == "all" else [parse_job_id(which)]
+        failed = extraction_tasks.extractions().errored()
+        if which != "all":
+            failed = failed.filter(pk=parse_id(which))
+        if user_id is not None:
+            failed = failed.of_user(user_id)
         with transaction.atomic():
-            count = job_queue.requeue(ids, user_id=user_id)
+            count = failed.requeue()
             if count:
                 details: dict[str, Any] = {"requeued": count}
                 if user_id is not None:
                     details["user"] = str(user_id)
                 by = audit_events.terminal_actor()
                 audit_log.write(AuditEvent("extraction.retry", by, which, details))
-        if ids and not count:
-            raise CommandError(f"there is no failed job {which}")
-        self.stdout.write(f"{count} requeued; the next sweep notifies a worker")
+        if which != "all" and not count:
+            raise CommandError(f"there is no failed extraction {which}")
+        self.stdout.write(f"{count} requeued; a worker runs them within seconds")
 
-    def _count(self, user_id: UserId | None) -> None:
-        counts = job_queue.count_by_state(datetime.now(UTC), user_id=user_id)
+    def _count(self, tasks: TaskQuerySet) -> None:
+        counts = extraction_tasks.count_by_state(tasks)
         summary = ", ".join(f"{count} {name}" for name, count in counts.items())
         self.stdout.write(f"extraction jobs: {summary}")
 
-    def _print(self, job: ExtractionJob) -> None:
-        facts = f"{job.facts_saved}/{job.facts_found} facts"
+    def _print(self, task: Task) -> None:
+        result = extraction_tasks.read_result(task)
         self.stdout.write(
-            f"{job.pk}  {job.created_at:%Y-%m-%d %H:%M}  {job.state:<7}  "
-            f"{facts}  {job.agent}  {job.user_id}"
+            f"{task.pk}  {task.created_at:%Y-%m-%d %H:%M}  {task.state:<7}  "
+            f"{result.saved}/{result.found} facts  {task.agent}  {task.user_id}"
         )
-        for name in ("error", "reply"):
-            text = " ".join(getattr(job, name).split())
-            if text:
-                self.stdout.write(f"    {name}: {text[:300]}")
+        texts = {"error": task.error or result.skipped, "reply": result.reply}
+        for name, text in texts.items():
+            if line := " ".join(text.split()):
+                self.stdout.write(f"    {name}: {line[:300]}")
 
 
-def parse_job_id(text: str) -> int:
-    """Return the id of a job; raises CommandError if it is malformed."""
-    if not text.isdecimal():
-        raise CommandError(f"--retry takes the id of a job or 'all', got '{text}'")
-    return int(text)
+def parse_id(text: str) -> uuid.UUID:
+    """Return the id of a task; raises CommandError if it is malformed."""
+    task_id = parse_uuid(text)
+    if task_id is None:
+        raise CommandError(f"--retry takes an id or 'all', not '{text}'")
+    return task_id

@@ -12,9 +12,9 @@ from config.management.database_command import INTERRUPTED, DatabaseCommand
 from config.management.progress_bar import ProgressBar
 from core.errors import CoulisseError
 from memory import memory_settings
-from memory.recall import embedding, passages
+from memory.models import Passage
+from memory.recall import embedding
 from memory.recall.index import hnsw_index
-from memory.recall.passages import PendingPassage
 from memory.recall.types import Embedded
 from providers.embeddings.base import Embedder
 
@@ -44,7 +44,7 @@ class Command(DatabaseCommand):
         if options["batch"] < 1:
             raise CommandError("--batch must be at least 1")
         embedder = self._embedder(options)
-        total = passages.count_pending(embedder.id)
+        total = Passage.objects.pending(embedder.id).count()
         self.stdout.write(f"{total:,} texts to embed with {embedder.id}")
         if options["dry_run"]:
             return
@@ -60,7 +60,7 @@ class Command(DatabaseCommand):
                 AuditEvent("memory.reindex", by, embedder.id, {"embedded": done})
             )
         self.stdout.write(f"{done:,} embedded")
-        remaining = passages.count_pending(embedder.id)
+        remaining = Passage.objects.pending(embedder.id).count()
         if remaining:
             raise CommandError(f"{remaining:,} texts remain: run it again to continue")
 
@@ -79,13 +79,12 @@ class Command(DatabaseCommand):
         """Embed the pending texts and return how many succeeded."""
         bar = ProgressBar(self.stderr, total)
         after = done = failures = 0
-        # Passages may get a higher id with their vector, but are not listed again.
-        while batch_texts := passages.list_pending(
-            embedder.id, after=after, limit=batch
-        ):
+        pending = Passage.objects.pending(embedder.id).with_text()
+        # Passages get a higher id with their vector, but are not listed again.
+        while batch_texts := list(pending.filter(id__gt=after)[:batch]):
             after = batch_texts[-1].id
             embedded_texts, error = _embed_batch(embedder, batch_texts)
-            passages.set_vectors(embedded_texts)
+            Passage.objects.set_vectors(embedded_texts)
             done += len(embedded_texts)
             failures = 0 if embedded_texts else failures + 1
             if error:
@@ -98,8 +97,8 @@ class Command(DatabaseCommand):
 
 
 def _embed_batch(
-    embedder: Embedder, batch_texts: list[PendingPassage]
-) -> tuple[list[tuple[PendingPassage, Embedded, str]], str]:
+    embedder: Embedder, batch_texts: list[Passage]
+) -> tuple[list[tuple[Passage, Embedded, str]], str]:
     """Return the embedded passages, and why the others failed.
 
     The others keep their vectors: they may belong to another embedder that is used

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from core import token_estimates
 from memory.extraction.injection import injection_filter
-from memory.facts.types import StoredFact
+from memory.models import Fact
 from memory.recall.types import MessageHit
 
 MAX_QUOTE_LENGTH = 400
@@ -28,11 +28,9 @@ SUBJECTS = ("The user ", "the user ")
 
 @dataclass(frozen=True, slots=True)
 class PromptMemories:
-    """The memories for one prompt."""
-
-    pinned: Sequence[StoredFact] = ()
+    pinned: Sequence[Fact] = ()
     """Facts that every prompt has, in their order."""
-    facts: Sequence[StoredFact] = ()
+    facts: Sequence[Fact] = ()
     """Facts found for this turn, best first."""
     messages: Sequence[MessageHit] = ()
     """Older messages, most relevant first."""
@@ -96,25 +94,25 @@ def _section(title: str, lines: Iterable[str]) -> str:
 
 
 def _fitting_fact_lines(
-    facts: Iterable[StoredFact], budget: _TokenBudget, zone: tzinfo
+    facts: Iterable[Fact], budget: _TokenBudget, zone: tzinfo
 ) -> dict[uuid.UUID, str]:
     """Return the lines of the facts that fit, in their order."""
     lines = ((fact.id, _fact_line(fact, zone)) for fact in facts)
     return {fact_id: line for fact_id, line in lines if budget.spend(line)}
 
 
-def _unique(memories: PromptMemories) -> Iterable[StoredFact]:
+def _unique(memories: PromptMemories) -> Iterable[Fact]:
     return {f.id: f for f in (*memories.pinned, *memories.facts)}.values()
 
 
-def _fact_line(fact: StoredFact, zone: tzinfo) -> str:
+def _fact_line(fact: Fact, zone: tzinfo) -> str:
     content = quote_line(fact.content)
     for subject in SUBJECTS:
         content = content.removeprefix(subject)
     return f"- [{fact.category}] {content}{_validity(fact, zone)}"
 
 
-def _validity(fact: StoredFact, zone: tzinfo) -> str:
+def _validity(fact: Fact, zone: tzinfo) -> str:
     dates = [
         f"{word} {_format_day(date, zone)}"
         for word, date in (("since", fact.valid_from), ("until", fact.valid_to))

@@ -6,22 +6,22 @@ important ones (salience) and those similar to the question (relevance). Source:
 """
 
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from itertools import chain
 
 from core import token_estimates
-from core.ids import UserId
+from core.ids import TurnId, UserId
 from core.messages import Message
 from memory.config import MemoryConfig, UserState
 from memory.extraction import date_parsing
-from memory.models import Summary
+from memory.models import Fact, StoredMessage, Summary
 from memory.recall import search
-from memory.recall.context import memory_prompt, pinned_context
+from memory.recall.context import memory_prompt
 from memory.recall.context.memory_prompt import PromptMemories
 from memory.recall.types import MessageHit, Query
-from memory.transcript import message_store
+from memory.transcript import message_store, stored_replies
 from memory.transcript.message_store import RecentMessages, ThreadHistory
 
 SUMMARY_FRACTION = 4
@@ -33,8 +33,6 @@ MIN_SUMMARY_TOKENS = 50
 
 @dataclass(frozen=True, slots=True)
 class ContextQuery:
-    """The context that a turn requests."""
-
     thread: str
     max_tokens: int
     """The limit for messages, summaries and memories together."""
@@ -44,29 +42,47 @@ class ContextQuery:
     """The query for recall; None recalls nothing."""
     client_sends_history: bool = False
     """The client sends the conversation itself; only facts are looked up."""
+    continues: TurnId | None = None
+    """The turn whose reply the new messages follow; None: the thread's newest."""
+    sent_replies: Sequence[bytes] = ()
+    """The digests of replies that the client sends, to read what it does not have."""
     time_zone: str = ""
     """The user's IANA time zone, used for dates; "" is UTC."""
 
     @property
     def needs_reading(self) -> bool:
-        """Whether there is anything to read."""
-        return not self.client_sends_history or self.recall_query is not None
+        return (
+            not self.client_sends_history
+            or self.recall_query is not None
+            or bool(self.sent_replies)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The context of a turn."""
-
     messages: Sequence[Message]
     """The conversation, oldest first."""
     memory_prompt: str = ""
     """The memories for the prompt, or ""."""
     facts: Sequence[uuid.UUID] = ()
     """The user's facts in `memory_prompt`."""
+    replies: Mapping[bytes, Sequence[Message]] = field(default_factory=dict)
+    """The stored messages of replies that the client sent, by digest."""
 
 
 def load_context(user_id: UserId, query: ContextQuery) -> Context:
-    """Load the context of a turn: the conversation and, if requested, memories."""
+    """Load the context of a turn: the conversation and, if requested, memories.
+
+    Raises `ReplyUnknown`.
+    """
+    context = _load_conversation_and_memories(user_id, query)
+    if not query.sent_replies:
+        return context
+    replies = stored_replies.read_replies(user_id, query.thread, query.sent_replies)
+    return replace(context, replies=replies)
+
+
+def _load_conversation_and_memories(user_id: UserId, query: ContextQuery) -> Context:
     state = query.settings.user_state
     reserved = state.block_tokens if query.recall_query and state else 0
     conversation = _read_thread(user_id, query)
@@ -91,6 +107,8 @@ def load_context(user_id: UserId, query: ContextQuery) -> Context:
 def _read_thread(user_id: UserId, query: ContextQuery) -> ThreadHistory | None:
     if query.client_sends_history:
         return None
+    if query.continues is not None:
+        return stored_replies.read_until(user_id, query.continues)
     cap = query.settings.working_memory_cap
     return message_store.read_thread(user_id, query.thread, cap=cap)
 
@@ -124,11 +142,16 @@ def _recall(
         if recent.thread_id is None
         else (recent.thread_id, recent.first_position),
     )
-    important = pinned_context.important_messages(
-        recent, context_query.thread, settings
-    )
+    important: list[MessageHit] = []
+    if recent.thread_id is not None and recent.first_position:
+        important = StoredMessage.objects.important(
+            recent.thread_id,
+            before=recent.first_position,
+            min_importance=settings.salience_threshold,
+            limit=settings.salience_limit,
+        )
     return PromptMemories(
-        pinned=pinned_context.pinned_facts(user_id, limit=state.pinned_facts),
+        pinned=Fact.objects.in_every_prompt(user_id, limit=state.pinned_facts),
         facts=[found.fact for found in found_facts],
         messages=_drop_duplicates(chain(important, similar)),
     )

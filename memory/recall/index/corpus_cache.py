@@ -80,14 +80,12 @@ def get_corpora(user_id: UserId, *, reload: bool = False) -> CachedCorpora:
 
 
 def drop_user(user_id: UserId) -> None:
-    """Remove a user from the cache."""
     global _cached_bytes
     with _lock:
         _cached_bytes -= _cache.pop(user_id, EMPTY).nbytes
 
 
 def clear_cache() -> None:
-    """Clear the cache."""
     global _cached_bytes
     with _lock:
         _cache.clear()
@@ -104,7 +102,6 @@ def _current_version(user_id: UserId) -> CorpusVersion:
 def _update(
     user_id: UserId, cached: CachedCorpora, version: CorpusVersion
 ) -> CachedCorpora:
-    """Update the cached passages."""
     facts, messages = cached.facts, cached.messages
     if (
         cached.version.newest_id

@@ -5,8 +5,19 @@ met enough of the user's vectors, which is fast if they are a large share.
 """
 
 import hashlib
+from typing import Any
 
+from django.contrib.postgres.indexes import OpClass
 from django.db import connection
+from django.db.models import Q
+from django.db.models.functions import Cast
+from django.db.models.indexes import IndexExpression
+from pgvector.django import HalfVectorField, HnswIndex
+
+from memory.models import Passage
+
+# As the app `django.contrib.postgres` does, of which nothing else is used.
+IndexExpression.register_wrappers(*IndexExpression.wrapper_classes, OpClass)
 
 MAX_DIMENSIONS = 4_000
 """Maximum dimensions of an HNSW index of half precision."""
@@ -19,11 +30,6 @@ SIZE_SQL = """
     SELECT c.reltuples FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid
     WHERE c.relname = %s AND c.relnamespace = current_schema()::regnamespace
         AND i.indisvalid
-"""
-CREATE_SQL = """
-    CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON memory_passage
-    USING hnsw ((vector::halfvec({dimensions})) halfvec_cosine_ops)
-    WHERE embedder = {embedder} AND dimensions = {dimensions}
 """
 NEAREST_SQL = """
     SET LOCAL hnsw.iterative_scan = relaxed_order;
@@ -44,7 +50,11 @@ NEAREST_SQL = """
 
 
 def nearest_sql(dimensions: int) -> str:
-    """Return the query that searches the graph; see `postgres_index.NEAREST_SQL`."""
+    """Return the query that searches the graph; see `postgres_index.NEAREST_SQL`.
+
+    In plain SQL, because it shares its conditions with that one, and sends the settings
+    with the query.
+    """
     return NEAREST_SQL.replace("DIMENSIONS", str(int(dimensions)))
 
 
@@ -68,24 +78,28 @@ def ensure_index(embedder: str, dimensions: int) -> bool:
     name = index_name(embedder)
     if _index_size(name) is not None:
         return False
-    create = CREATE_SQL.format(
-        name=name, dimensions=int(dimensions), embedder=_quote_literal(embedder)
+    vector = Cast("vector", HalfVectorField(dimensions=dimensions))
+    index = HnswIndex(
+        OpClass(vector, "halfvec_cosine_ops"),
+        name=name,
+        condition=Q(embedder=embedder, dimensions=dimensions),
     )
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(hashtext(%s))", [name])
         if cursor.fetchone() != (True,):
             return False
         try:
-            # An interrupted build leaves an invalid index.
-            cursor.execute(f"DROP INDEX IF EXISTS {name}")
-            cursor.execute(create)
+            editor: Any  # PostgreSQL's has `concurrently`.
+            with connection.schema_editor(atomic=False) as editor:
+                # An interrupted build leaves an invalid index.
+                editor.remove_index(Passage, index, concurrently=True)
+                editor.add_index(Passage, index, concurrently=True)
         finally:
             cursor.execute("SELECT pg_advisory_unlock(hashtext(%s))", [name])
     return True
 
 
 def index_name(embedder: str) -> str:
-    """Return the name of an embedder's index."""
     digest = hashlib.blake2b(embedder.encode(), digest_size=8).hexdigest()
     return f"memory_passage_near_{digest}"
 
@@ -97,7 +111,3 @@ def _index_size(name: str) -> float | None:
         cursor.execute(SIZE_SQL, [name])
         row = cursor.fetchone()
     return None if row is None else max(float(row[0]), 1.0)
-
-
-def _quote_literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

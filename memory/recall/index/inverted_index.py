@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.models.fields import HASH32
+from memory.recall.index.term_encoding import HASH32
 
 K1 = 1.2
 """BM25's k1: how fast repetitions of a term saturate."""
@@ -22,8 +22,6 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TermHits:
-    """The occurrences of some terms."""
-
     term: Ints
     """The index of the term in the query."""
     text: Ints
@@ -32,7 +30,6 @@ class TermHits:
     """The term's frequency in the text."""
 
     def select(self, mask: NDArray[np.bool_]) -> "TermHits":
-        """Return the hits that the mask selects."""
         return TermHits(self.term[mask], self.text[mask], self.count[mask])
 
 
@@ -49,7 +46,6 @@ class Postings:
         return self.pairs.nbytes + self.counts.nbytes
 
     def find(self, hashes: NDArray[np.uint32]) -> TermHits:
-        """Return the occurrences of these terms."""
         terms = hashes.astype(np.uint64) << SHIFT
         first = self.pairs.searchsorted(terms)
         sizes = self.pairs.searchsorted(terms | LOW, side="right") - first
@@ -88,7 +84,6 @@ def shift_numbers(postings: Postings, by: int) -> Postings:
 
 
 def count_terms(texts: Sequence[bytes]) -> Ints:
-    """Return the number of terms of each text."""
     return np.fromiter(map(len, texts), np.int64, len(texts)) // HASH32.itemsize
 
 

@@ -143,13 +143,11 @@ def append_rows(corpus: LargeCorpus, rows: Sequence[PassageRow]) -> LargeCorpus:
 
 
 def keep_only(corpus: LargeCorpus, ids: Ints) -> LargeCorpus:
-    """Return a corpus with only these passages."""
     alive = corpus.alive & np.isin(corpus.ids, ids)
     return _with_derived_fields(_compact(replace(corpus, alive=alive)))
 
 
 def _with_derived_fields(corpus: LargeCorpus) -> LargeCorpus:
-    """Return the corpus with its derived fields."""
     before, after = _neighbours(corpus)
     lengths = np.append(corpus.lengths, np.float32(0))
     window_lengths = corpus.lengths + lengths[before] + lengths[after]
@@ -230,7 +228,6 @@ def _join_blocks(blocks: Sequence[VectorBlock]) -> VectorBlock:
 def _build_blocks(
     embedders: Sequence[str], vectors: Sequence[bytes | None]
 ) -> dict[VectorSpace, VectorBlock]:
-    """Return the vectors by embedder and dimensions."""
     found: dict[VectorSpace, tuple[list[int], list[bytes]]] = {}
     for number, vector in enumerate(vectors):
         if vector is not None:

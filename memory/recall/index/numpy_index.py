@@ -42,7 +42,6 @@ class NumpyIndex:
     def facts(
         self, query: ParsedQuery, fact_filter: FactFilter
     ) -> RetrieverScores | SparseRetrieverScores:
-        """Return the matching passages of facts."""
         corpus = self._corpora.facts
         if isinstance(corpus, SmallCorpus):
             return corpus.find(query, self._fact_exclusion(fact_filter))

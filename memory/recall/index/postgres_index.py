@@ -123,7 +123,6 @@ class PostgresIndex:
         self._user_id = user_id
 
     def facts(self, query: ParsedQuery, fact_filter: FactFilter) -> RetrieverScores:
-        """Return the matching passages of facts."""
         values = {"user_id": self._user_id, **fact_filter.column_values}
         condition = ""
         # Only active facts have a passage.

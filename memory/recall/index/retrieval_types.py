@@ -19,8 +19,6 @@ RETRIEVAL_DEPTH = 100
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A parsed query."""
-
     terms: list[str]
     """Without duplicates."""
     embedded: Embedded | None
@@ -40,7 +38,6 @@ class FactFilter:
 
     @property
     def column_values(self) -> dict[str, str]:
-        """The columns to filter by, with their values."""
         values = {"category": self.category, "status": self.status}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -69,7 +66,6 @@ class SparseRetrieverScores:
 
 
 def parse_query(query: Query) -> ParsedQuery:
-    """Return the parsed query."""
     return ParsedQuery(
         list(dict.fromkeys(tokenizer.tokenize(query.text))),
         query.embedded,

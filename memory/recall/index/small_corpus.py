@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.models.fields import FLOAT32, HASH32
+from memory.models.fields import FLOAT32
 from memory.recall.index import large_corpus
 from memory.recall.index.inverted_index import K1, B
 from memory.recall.index.large_corpus import NO_MESSAGE, PassageRow, VectorSpace
@@ -27,7 +27,7 @@ from memory.recall.index.retrieval_types import (
     ParsedQuery,
     SparseRetrieverScores,
 )
-from memory.recall.index.term_encoding import hash_term
+from memory.recall.index.term_encoding import HASH32, hash_term
 
 MAX_PASSAGES = 200
 """Up to this count, these loops are faster."""
@@ -39,8 +39,6 @@ NO_COUNTS: TermCounts = {}
 
 
 class EmbedderVectors(NamedTuple):
-    """The vectors of one embedder."""
-
     numbers: list[int]
     """The numbers of their passages."""
     matrix: NDArray[np.float32]
@@ -84,7 +82,6 @@ class _TermIndexBuilder:
         self._lengths.append(0)
 
     def add_terms(self, number: int, terms: TermCounts) -> None:
-        """Add terms to a text."""
         self._lengths[number] += sum(terms.values())
         for term, count in terms.items():
             if term not in self._own:
@@ -143,7 +140,6 @@ class SmallCorpus:
         return SparseRetrieverScores(similarity, terms, window, questions)
 
     def _best_by_id(self, scores: SparseScores, excluded: set[int]) -> SparseScores:
-        """Return the best scores of a retriever, by id."""
         rows = self.rows
         by_id = {
             rows[number][0]: s for number, s in scores.items() if number not in excluded
@@ -183,7 +179,6 @@ def append_rows(corpus: SmallCorpus, rows: Sequence[PassageRow]) -> SmallCorpus:
 
 
 def keep_only(corpus: SmallCorpus, ids: Sequence[int]) -> SmallCorpus:
-    """Return a corpus with only these ids."""
     kept_ids = set(ids)
     return build_corpus([row for row in corpus.rows if row[0] in kept_ids])
 

@@ -13,7 +13,8 @@ from zlib import crc32
 import numpy as np
 
 from core.ids import UserId
-from memory.models.fields import HASH32
+
+HASH32 = np.dtype("<u4")
 
 LEXEME_BYTES = 6
 """Two terms of one user collide once in a hundred million."""
@@ -27,7 +28,6 @@ def hash_terms(terms: Sequence[str]) -> np.ndarray:
 
 
 def hash_term(term: str) -> int:
-    """Return one term's hash."""
     return crc32(term.encode("utf-8", "surrogatepass"))
 
 

@@ -15,6 +15,8 @@ vector. PostgreSQL limits a `tsvector` to 1 MB."""
 MAX_LENGTH = 40
 """Characters of one term; longer ones are keys and hashes, not words."""
 
+SUBJECT_PATTERN = re.compile(r"^\s*(?:the\s+)?user(?:['\u2019]s)?\s+", re.IGNORECASE)
+
 UNSPACED = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao … Khmer
     "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han, kana
@@ -74,6 +76,14 @@ def tokenize(text: str) -> list[str]:
         else _tokenize_unicode(_fold(text))
     )
     return found[:MAX_TERMS]
+
+
+def strip_subject(text: str) -> str:
+    """Return a fact without the leading "The user", which all facts share.
+
+    Facts are embedded and indexed without it.
+    """
+    return SUBJECT_PATTERN.sub("", text, count=1) or text
 
 
 def is_question(text: str) -> bool:

@@ -9,16 +9,14 @@ import random
 import time
 from datetime import UTC, datetime, timedelta
 
-from django.db import connection, transaction
-
 from config import live
 from core import token_estimates
 from core.errors import CoulisseError
-from core.ids import UserId
+from core.ids import UserId, pseudonym
 from memory import memory_settings
-from memory.extraction import job_queue, llm_call
+from memory.extraction import llm_call
 from memory.memory_settings import ExtractionModel, UserMemory
-from memory.models import ConsolidationRun, StoredMessage, Summary, Thread
+from memory.models import ConsolidationRun, Summary, Thread
 from memory.transcript.summaries import summarizable_ranges, summary_prompts
 from memory.transcript.summaries.summarizable_ranges import SummarizableRange
 
@@ -30,9 +28,6 @@ MAX_SECONDS = 540.0
 """Seconds per run."""
 MAX_FAILURES = 5
 """Consecutive failures after which a run ends: the model is unavailable."""
-UNFINISHED = "limit reached; the next run continues"
-
-LOCK_SQL = "SELECT pg_advisory_xact_lock(hashtext('memory_consolidation'), 0)"
 
 
 def consolidate(
@@ -52,35 +47,16 @@ def consolidate(
     user_memory = memory_settings.resolve_for_users(live.current())
     if user_memory is None:
         return None
+    hours = user_memory.memory.consolidation_interval_hours
+    interval = None if force else timedelta(hours=hours)
     run = (
         ConsolidationRun(started_at=now, is_dry_run=True)
         if dry_run
-        else _create_run(now, user_memory, force=force)
+        else ConsolidationRun.objects.start(now, interval=interval)
     )
     if run is not None:
         _Consolidator(run, user_memory, now).summarize_threads(user_id)
     return run
-
-
-def _create_run(
-    now: datetime, user_memory: UserMemory, *, force: bool
-) -> ConsolidationRun | None:
-    """Create and return a new run, unless the last one was recent."""
-    interval = timedelta(hours=user_memory.memory.consolidation_interval_hours)
-    with transaction.atomic():
-        if connection.vendor == "postgresql":
-            # SQLite has one writer at a time anyway.
-            with connection.cursor() as cursor:
-                cursor.execute(LOCK_SQL)
-        last = ConsolidationRun.objects.order_by("-started_at").first()
-        if not force and last is not None and _is_recent(last, now - interval):
-            return None
-        return ConsolidationRun.objects.create(started_at=now)
-
-
-def _is_recent(last: ConsolidationRun, since: datetime) -> bool:
-    has_rest = last.finished_at is not None and last.error == UNFINISHED
-    return last.started_at > since and not has_rest
 
 
 class _Consolidator:
@@ -101,7 +77,10 @@ class _Consolidator:
         cutoff = self._now - timedelta(
             hours=self._user_memory.memory.consolidate_after_hours
         )
-        thread_ids = summarizable_ranges.candidate_thread_ids(user_id)
+        threads = Thread.objects.summarizable()
+        if user_id is not None:
+            threads = threads.filter(user_id=user_id)
+        thread_ids = list(threads.values_list("pk", flat=True))
         # Random order: threads on which the model fails must not block the others
         # forever.
         random.shuffle(thread_ids)
@@ -120,16 +99,12 @@ class _Consolidator:
         if self._failures_in_a_row >= MAX_FAILURES:
             run.error = f"ended after {MAX_FAILURES} failures in a row"
         elif run.summaries >= MAX_SUMMARIES or time.monotonic() >= self._until:
-            run.error = UNFINISHED
+            run.error = run.UNFINISHED
         return bool(run.error)
 
     def _summarize_thread(self, thread_id: int, cutoff: datetime) -> None:
         thread = Thread.objects.filter(pk=thread_id).first()
-        end = (
-            None
-            if thread is None
-            else summarizable_ranges.summarizable_end(thread, cutoff)
-        )
+        end = None if thread is None else thread.summarizable_end(cutoff)
         if thread is None or end is None:
             return
         self._run.threads += 1
@@ -149,7 +124,7 @@ class _Consolidator:
         run = self._run
         if not run.is_dry_run:
             summary = self._build_summary(thread, message_range)
-            if summary is None or not _store_summary(summary, self._now):
+            if summary is None or not summary.store(self._now):
                 return False
             run.tokens_after += summary.tokens
         run.summaries += 1
@@ -189,7 +164,7 @@ class _Consolidator:
         logger.warning(
             "could not summarize thread %d of user %s: %s",
             thread.pk,
-            job_queue.pseudonym(thread.user_id),
+            pseudonym(thread.user_id),
             # Other errors may quote the conversation.
             exc
             if isinstance(exc, summary_prompts.SummaryInvalid)
@@ -212,23 +187,3 @@ def _write_summary(
         user=thread.user_id.hex,
     )
     return summary_prompts.parse_summary(reply.text)
-
-
-def _store_summary(summary: Summary, now: datetime) -> bool:
-    """Store a summary and mark its messages; False if another was stored first."""
-    with transaction.atomic():
-        # Also False if the user was erased meanwhile, with the thread.
-        is_next = Thread.objects.filter(
-            pk=summary.thread_id,
-            user_id=summary.user_id,
-            summarized_until=summary.first_position,
-        ).update(summarized_until=summary.end_position)
-        if not is_next:
-            return False
-        summary.save()
-        StoredMessage.objects.filter(
-            thread_id=summary.thread_id,
-            position__gte=summary.first_position,
-            position__lt=summary.end_position,
-        ).update(summarized_at=now)
-    return True

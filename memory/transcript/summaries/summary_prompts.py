@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import orjson
 
 from core.messages import Message
+from core.text.sanitization import shorten_middle
 from memory.extraction.injection import injection_filter
-from memory.extraction.prompts import PromptMessage, truncate_middle
+from memory.extraction.prompts import PromptMessage
 
 MAX_MESSAGE_CHARS = 6_000
 """Characters of one message; the middle of a longer one is cut."""
@@ -38,13 +39,12 @@ class SummaryInvalid(Exception):
 
 
 def build_prompt(messages: Sequence[PromptMessage]) -> list[Message]:
-    """Return the prompt that asks for a summary of messages."""
     quoted = (
         orjson.dumps(
             {
                 "date": f"{message.at:%Y-%m-%d}",
                 "role": message.role,
-                "text": truncate_middle(message.text, MAX_MESSAGE_CHARS),
+                "text": shorten_middle(message.text, MAX_MESSAGE_CHARS),
             }
         ).decode()
         for message in messages
@@ -61,4 +61,4 @@ def parse_summary(reply: str) -> str:
     summary = injection_filter.remove_instructions(text).strip()
     if not summary:
         raise SummaryInvalid("the model returned no summary")
-    return truncate_middle(summary, MAX_LENGTH)
+    return shorten_middle(summary, MAX_LENGTH)

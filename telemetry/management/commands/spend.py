@@ -10,6 +10,7 @@ from config.management.database_command import DatabaseCommand
 from core.text import time_parsing
 from telemetry.config import TELEMETRY
 from telemetry.presentation import spend_table
+from telemetry.presentation.spend_schemas import Spending
 from telemetry.statistics import cost_totals
 
 SINCE = "30d"
@@ -35,14 +36,13 @@ class Command(DatabaseCommand):
         by, since = options["by"], time_parsing.parse_past(options["since"], now)
         settings = loader.load_file(self.config_path(options)).get(TELEMETRY)
         totals = cost_totals.totals_by(by, since)
-        total = cost_totals.sum_totals(totals)
         oldest = cost_totals.oldest_turn_at()
         notes = list(spend_table.notes(since, oldest, settings, now))
         if options["json"]:
-            self.write_json(spend_table.as_json(by, since, totals, total, notes))
+            self.write_json(Spending.serialize_totals(by, since, totals, notes))
             return
         names = spend_table.token_names(by, totals)
-        for line in spend_table.table_lines(by, totals, total, names):
+        for line in spend_table.table_lines(by, totals, names):
             self.stdout.write(line)
         for note in notes:
             self.stderr.write(note)

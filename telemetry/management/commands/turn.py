@@ -5,7 +5,9 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from config.management.database_command import DatabaseCommand
-from telemetry.presentation import terminal, turn_ids, turn_serializers
+from core import ids
+from telemetry.presentation import terminal
+from telemetry.schemas import StudioTurn
 from telemetry.storage import turn_store
 
 
@@ -26,7 +28,7 @@ class Command(DatabaseCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        turn_id = turn_ids.parse_turn_id(options["id"])
+        turn_id = ids.parse_turn_id(options["id"])
         if turn_id is None:
             raise CommandError(
                 f"'{options['id']}' is not the id of a turn: use a UUID, or the id of "
@@ -36,7 +38,7 @@ class Command(DatabaseCommand):
         if record is None:
             raise CommandError(f"turn {turn_id} is not recorded, or was deleted")
         if options["json"]:
-            self.write_json(turn_serializers.serialize_turn(record))
+            self.write_json(StudioTurn.serialize(record))
             return
         for line in terminal.turn_tree(record):
             self.stdout.write(line)

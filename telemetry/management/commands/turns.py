@@ -6,8 +6,8 @@ from django.core.management.base import CommandError, CommandParser
 
 from access.users import identity
 from config.management.database_command import DatabaseCommand
+from telemetry.models import Turn
 from telemetry.presentation import terminal
-from telemetry.storage import turn_store
 
 DEFAULT_LIMIT = 20
 
@@ -38,20 +38,23 @@ class Command(DatabaseCommand):
     def handle(self, **options: Any) -> None:
         if options["limit"] < 1:
             raise CommandError("--limit must be at least 1")
-        user = options["user"]
-        page, has_more = turn_store.page_turns(
-            user_id=None
-            if user is None
-            else identity.derive_user_id(identity.check_identifier(user)),
-            agent=options["agent"],
-            experiment=options["experiment"],
-            outcome="error" if options["failed"] else None,
-            request_id=options["request"],
-            limit=options["limit"],
-        )
+        page, has_more = _find_turns(options).read_page(options["limit"])
         for turn in page:
             self.stdout.write(terminal.turn_line(turn))
         if not page:
             self.write_note("no matching turns")
         elif has_more:
             self.write_note("there are more turns; raise --limit to list them")
+
+
+def _find_turns(options: dict[str, Any]) -> Any:
+    """Return the turns that the options select, newest first."""
+    turns = Turn.objects.newest_first()
+    if (user := options["user"]) is not None:
+        user_id = identity.derive_user_id(identity.check_identifier(user))
+        turns = turns.filter(user_id=user_id)
+    fields = {"agent": "agent", "experiment": "experiment", "request": "request_id"}
+    for option, field in fields.items():
+        if options[option] is not None:
+            turns = turns.filter(**{field: options[option]})
+    return turns.failed() if options["failed"] else turns

@@ -1,0 +1,33 @@
+"""Choices of facts' fields."""
+
+from django.db import models
+
+
+class FactCategory(models.TextChoices):
+    PREFERENCE = "preference"
+    FACT = "fact"
+    EVENT = "event"
+    RELATIONSHIP = "relationship"
+    DECISION = "decision"
+    GENERAL = "general"
+
+
+class FactStatus(models.TextChoices):
+    """The status of a fact; only active facts reach prompts."""
+
+    ACTIVE = "active"
+    PENDING_REVIEW = "pending_review"
+    SUPERSEDED = "superseded"
+    EXPIRED = "expired"
+    DELETED = "deleted"
+
+
+class FactSource(models.TextChoices):
+    EXTRACTION = "extraction"
+    AGENT = "agent"
+    USER = "user"
+    OPERATOR = "operator"
+
+
+HUMAN_SOURCES = (FactSource.USER, FactSource.OPERATOR)
+"""Sources whose facts extraction cannot change."""

@@ -1,0 +1,328 @@
+"""The model of messages."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from django.db import connection, models
+from django.db.models import Case, F, Q, TextField, Value, When
+from django.db.models.expressions import RawSQL
+from django.db.models.functions import Length
+from django.db.models.lookups import GreaterThan
+
+from core.ids import TurnId
+from core.messages import Message, Role
+from memory.models import plain_sql
+from memory.models.threads import Thread
+from memory.recall.types import MessageHit
+from memory.transcript.message_rows import (
+    NewMessage,
+    message_from_row,
+    own_call_ids,
+)
+
+HIGH_IMPORTANCE = 0.5
+"""Few messages are above it. The partial index repeats this condition literally."""
+MAX_EXTRA_LENGTH = 200_000
+"""Characters of `extra` that operators' pages read; larger values contain files."""
+MAX_FOUND = 200
+"""Messages with the same digest: conversations may have the same beginning."""
+BATCH_SIZE = 1000
+"""Rows per INSERT: databases limit the parameters of a statement."""
+
+BY_PASSAGE_SQL = """
+    SELECT p.id, m.id, t.name, m.position, m.role, m.text, m.agent, m.importance,
+        m.created_at
+    FROM memory_passage p JOIN memory_message m ON m.id = p.message_id
+        JOIN memory_thread t ON t.id = m.thread_id
+    WHERE p.user_id = %s AND t.user_id = %s AND m.is_active AND p.id IN
+"""
+IMPORTANT_SQL = """
+    SELECT m.id, t.name, m.position, m.role, m.text, m.agent, m.importance, m.created_at
+    FROM memory_message m JOIN memory_thread t ON t.id = m.thread_id
+    WHERE m.thread_id = %s AND position < %s AND importance >= %s {high_importance}
+        AND is_active
+        AND role IN ('user', 'assistant') AND text <> ''
+    ORDER BY position DESC LIMIT %s
+"""
+NEWEST_SQL = """
+    SELECT m.position, m.tokens, m.role, m.text, m.extra,
+        t.id, t.length, t.summarized_until, t.revision
+    FROM memory_thread t JOIN memory_message m ON m.thread_id = t.id
+    WHERE t.user_id = %s AND t.name = %s AND m.position >= t.length - %s
+        AND m.is_active
+    ORDER BY m.position
+"""
+"""Limited by position instead of LIMIT: PostgreSQL assumes that a thread has average
+length, and would read and sort all of a long one."""
+BETWEEN_SQL = """
+    SELECT position, tokens, role, text, extra FROM memory_message
+    WHERE thread_id = %s AND position >= %s AND position < %s AND is_active
+    ORDER BY position
+"""
+FIND_SQL = """
+    SELECT m.{column}, m.thread_id, t.name, m.position, m.is_active, m.turn_id, t.length
+    FROM memory_message m JOIN memory_thread t ON t.id = m.thread_id
+    WHERE t.user_id = %s AND (%s OR t.name = %s) AND m.{column} IN ({marks})
+    ORDER BY m.id DESC LIMIT {limit}
+"""
+INSERT_SQL = """
+    INSERT INTO memory_message (thread_id, position, turn_id, role, text, extra,
+        tokens, agent, finish_reason, importance, created_at, digest, exchange_digest,
+        parent_position) VALUES
+"""
+ROW_SQL = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+
+
+class StoredMessageQuerySet(models.QuerySet["StoredMessage"]):
+    """Messages of threads."""
+
+    def of_thread(self, thread_id: int) -> "StoredMessageQuerySet":
+        """Return the messages of a thread, oldest first."""
+        return self.filter(thread_id=thread_id).order_by("position")
+
+    def newest_page(
+        self, before: int | None, limit: int
+    ) -> tuple[list["StoredMessage"], bool]:
+        """Return the newest messages of a thread before a position, oldest first, and
+        whether there are more; the cost does not depend on the thread's length."""
+        page = list(self.before(before).order_by("-position")[: limit + 1])
+        return page[:limit][::-1], len(page) > limit
+
+    def before(self, position: int | None) -> "StoredMessageQuerySet":
+        """Return the messages before a position of their thread; None: all."""
+        return self if position is None else self.filter(position__lt=position)
+
+    def since(self, position: int) -> "StoredMessageQuerySet":
+        """Return the messages from a position of their thread on."""
+        return self.filter(position__gte=position)
+
+    def without_files(self) -> "StoredMessageQuerySet":
+        """Read `extra` only if it is small; `extra_size` has its size always."""
+        small = When(extra_size__lte=MAX_EXTRA_LENGTH, then=F("extra"))
+        shown = Case(small, default=Value(""), output_field=TextField())
+        sized = self.annotate(extra_size=Length("extra"))
+        return sized.annotate(small_extra=shown).defer("extra")
+
+    def find_reply(
+        self, user_id: UUID, turn_id: UUID, *, is_locked: bool = False
+    ) -> "StoredMessage | None":
+        """Return the last message of a user's turn, without its content, or None.
+
+        With `is_locked`, the user cannot be erased until the caller's transaction ends.
+        """
+        replies = self.filter(turn_id=turn_id, thread__user_id=user_id)
+        # Literally the condition of the partial index: SQLite needs it to use that.
+        replies = replies.filter(GreaterThan(F("finish_reason"), RawSQL("''", ())))
+        found = replies.select_related("thread")
+        if is_locked:
+            found = found.select_for_update(of=("thread",), no_key=True)
+        columns = ("position", "turn_id", "agent", "finish_reason", "thread__user_id")
+        return next(iter(found.only(*columns)[:1]), None)
+
+
+StoredMessageBaseManager = models.Manager.from_queryset(StoredMessageQuerySet)
+
+
+class StoredMessageManager(StoredMessageBaseManager["StoredMessage"]):
+    """What every turn reads and writes, as `memory.models.plain_sql` explains.
+
+    Storing two messages takes 120 µs of CPU time on SQLite.
+    """
+
+    def newest(
+        self, user_id: UUID, thread: str, *, count: int
+    ) -> list[tuple[Any, ...]]:
+        """Return the newest messages of a thread, oldest first.
+
+        Rows have position, tokens, role, text, extra, and the thread's id, length,
+        `summarized_until` and `revision`.
+        """
+        values = [plain_sql.to_sql_id(user_id), thread, count]
+        return plain_sql.fetch_rows(NEWEST_SQL, values)
+
+    def between(self, thread_id: int, first: int, end: int) -> list[tuple[Any, ...]]:
+        """Return position, tokens, role, text and extra, oldest first."""
+        return plain_sql.fetch_rows(BETWEEN_SQL, [thread_id, first, end])
+
+    def find(
+        self, user_id: UUID, thread: str, column: str, wanted: Sequence[bytes]
+    ) -> list[tuple[Any, ...]]:
+        """Return the user's newest messages with one of these digests in a column.
+
+        Only of one thread, if it is given. Rows have the digest, the thread's id and
+        name, position, `is_active`, the turn's id, and the thread's length.
+        """
+        marks = ", ".join(["%s"] * len(wanted))
+        query = FIND_SQL.format(column=column, marks=marks, limit=MAX_FOUND)
+        values = [plain_sql.to_sql_id(user_id), not thread, thread, *wanted]
+        return [
+            (
+                bytes(digest),
+                thread_id,
+                name,
+                position,
+                bool(active),
+                plain_sql.read_id(turn),
+                length,
+            )
+            for digest, thread_id, name, position, active, turn, length in (
+                plain_sql.fetch_rows(query, values)
+            )
+        ]
+
+    def append(
+        self,
+        thread_id: int,
+        first: int,
+        turn_id: TurnId,
+        entries: Sequence[NewMessage],
+        now: datetime,
+        *,
+        parent: int | None = None,
+    ) -> None:
+        """Store messages at positions from `first` on.
+
+        `parent` is the position that they follow if they begin a branch.
+        """
+        at, turn = plain_sql.to_sql_time(now), plain_sql.to_sql_id(turn_id)
+        rows = [
+            (
+                thread_id,
+                position,
+                turn,
+                entry.message.role,
+                entry.text,
+                entry.extra,
+                entry.tokens,
+                entry.agent,
+                entry.finish_reason,
+                entry.importance,
+                at,
+                entry.digest,
+                entry.exchange_digest,
+                parent if position == first else None,
+            )
+            for position, entry in enumerate(entries, start=first)
+        ]
+        with connection.cursor() as cursor:
+            for start in range(0, len(rows), BATCH_SIZE):
+                batch = rows[start : start + BATCH_SIZE]
+                values = [value for row in batch for value in row]
+                cursor.execute(INSERT_SQL + ", ".join([ROW_SQL] * len(batch)), values)
+
+    def by_passage(
+        self, user_id: UUID, passage_ids: Sequence[int]
+    ) -> dict[int, MessageHit]:
+        """Return the user's messages behind passages."""
+        rows = plain_sql.fetch_of_passages(BY_PASSAGE_SQL, user_id, passage_ids)
+        return {row[0]: _read_hit(*row[1:]) for row in rows}
+
+    def important(
+        self, thread_id: int, *, before: int, min_importance: float, limit: int
+    ) -> list[MessageHit]:
+        """Return a thread's newest important messages before a position."""
+        condition = f"AND importance > {HIGH_IMPORTANCE}"
+        query = IMPORTANT_SQL.format(
+            high_importance=condition if min_importance > HIGH_IMPORTANCE else ""
+        )
+        rows = plain_sql.fetch_rows(query, [thread_id, before, min_importance, limit])
+        return [_read_hit(*row) for row in rows]
+
+
+def _read_hit(number: int, *columns: Any) -> MessageHit:
+    thread, position, role, text, agent, importance, created_at = columns
+    at = plain_sql.read_time(created_at)
+    return MessageHit(number, thread, position, role, text, agent, importance, at)
+
+
+class StoredMessage(models.Model):
+    """A message as it was sent. Never edited."""
+
+    thread = models.ForeignKey(
+        Thread,
+        on_delete=models.CASCADE,
+        related_name="messages",
+        # Queries use the unique constraint's index; with a second one PostgreSQL would
+        # pick that and read the whole thread.
+        db_index=False,
+    )
+    position = models.BigIntegerField()
+    turn_id = models.UUIDField()
+    role = models.CharField(max_length=16)
+    text = models.TextField(blank=True, default="")
+    extra = models.TextField(blank=True, default="")
+    """JSON of what plain text cannot hold: content parts, tool calls, reasoning."""
+    tokens = models.IntegerField()
+    agent = models.CharField(max_length=255, blank=True, default="")
+    """The agent, on assistant messages."""
+    finish_reason = models.CharField(max_length=32, blank=True, default="")
+    """How the reply ended; `cancelled`: the client left, `error`: the turn failed."""
+    importance = models.FloatField(default=0.5)
+    """From 0 to 1; the role's default, raised when an important fact is extracted."""
+    summarized_at = models.DateTimeField(null=True)
+    """When a summary replaced it in prompts."""
+    created_at = models.DateTimeField()
+    is_active = models.BooleanField(db_default=True)
+    """Whether it is on the thread's current branch. The others are kept and shown, but
+    no prompt contains them, and no facts are extracted from them."""
+    parent_position = models.BigIntegerField(null=True)
+    """The message before it, where a branch begins; -1 if there is none. None: the
+    position before its own."""
+    digest = models.BinaryField(null=True)
+    """Of the conversation up to it, as its client sees it (`transcript.digests`)."""
+    exchange_digest = models.BinaryField(null=True)
+    """Of a reply and its question alone."""
+
+    objects = StoredMessageManager()
+
+    class Meta:
+        db_table = "memory_message"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["thread", "position"], name="memory_message_thread_position"
+            )
+        ]
+        indexes = [
+            # Only the few important messages are in this index.
+            models.Index(
+                fields=["thread", "position"],
+                condition=Q(importance__gt=0.5),
+                name="memory_message_important",
+            ),
+            # A turn is found by its reply; its other messages precede the reply.
+            models.Index(
+                fields=["turn_id"],
+                condition=Q(finish_reason__gt=""),
+                name="memory_message_reply",
+            ),
+            models.Index(fields=["digest"], name="memory_message_digest"),
+            models.Index(
+                fields=["exchange_digest"],
+                condition=Q(exchange_digest__isnull=False),
+                name="memory_message_exchange",
+            ),
+            models.Index(
+                fields=["thread", "position"],
+                condition=Q(parent_position__isnull=False),
+                name="memory_message_branch",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.role}: {self.text[:60]}"
+
+    @property
+    def is_summarized(self) -> bool:
+        """Whether prompts have a summary instead."""
+        return self.summarized_at is not None
+
+    @property
+    def is_of_own_tools(self) -> bool:
+        """Whether it has calls or results of the agent's own tools."""
+        return bool(own_call_ids(self.extra))
+
+    def to_message(self) -> Message:
+        """Return the message as it was sent."""
+        return message_from_row(cast(Role, self.role), self.text, self.extra)

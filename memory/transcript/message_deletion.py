@@ -1,0 +1,67 @@
+"""Deletion of messages, and of whole threads, at a user's request.
+
+Facts that were extracted from them stay: users delete those by their ids.
+"""
+
+from django.db import transaction
+
+from core.ids import TurnId, UserId
+from memory.models import Fact, Passage, StoredMessage, Summary, Thread
+from memory.transcript import branches
+from memory.transcript.turn_lookup import MAX_TURN_MESSAGES
+
+
+def delete_turn(user_id: UserId, turn_id: TurnId) -> bool:
+    """Delete the messages of a user's turn; return whether it had a reply."""
+    with transaction.atomic():
+        reply = StoredMessage.objects.find_reply(user_id, turn_id)
+        if reply is None:
+            return False
+        end = branches.reply_end(reply)
+        first = max(reply.position - MAX_TURN_MESSAGES, 0)
+        rows = StoredMessage.objects.of_thread(reply.thread_id).filter(
+            turn_id=turn_id, position__range=(first, end)
+        )
+        _delete_messages(user_id, reply.thread_id, list(rows.values_list("id")))
+    return True
+
+
+def delete_message(user_id: UserId, message_id: int) -> None:
+    """Delete one message of a user."""
+    with transaction.atomic():
+        message = StoredMessage.objects.filter(
+            pk=message_id, thread__user_id=user_id
+        ).first()
+        if message is not None:
+            _delete_messages(user_id, message.thread_id, [(message.pk,)])
+
+
+def _delete_messages(user_id: UserId, thread_id: int, rows: list[tuple[int]]) -> None:
+    """Delete messages of a thread, the texts for their search, and their summaries."""
+    # Locked first, in the same order as the storage of turns.
+    Thread.objects.select_for_update(no_key=True).get(pk=thread_id)
+    messages = StoredMessage.objects.filter(pk__in=[pk for (pk,) in rows])
+    first = messages.order_by("position").values_list("position", flat=True).first()
+    if first is None:
+        return
+    # Other processes read the thread again, since its revision differs.
+    Thread.objects.branch_off(thread_id, first - 1)
+    Passage.objects.unindex(user_id, message__in=messages)
+    Fact.objects.filter(message__in=messages).update(message=None)
+    messages.delete()
+
+
+def delete_thread(user_id: UserId, name: str) -> bool:
+    """Delete a user's thread with all its messages; return whether it existed."""
+    with transaction.atomic():
+        threads = Thread.objects.filter(user_id=user_id, name=name)
+        thread = threads.select_for_update().first()
+        if thread is None:
+            return False
+        Passage.objects.unindex(user_id, message__thread=thread)
+        Fact.objects.filter(message__thread=thread).update(message=None)
+        Summary.objects.filter(thread=thread).delete()
+        # One DELETE: Django would read each message to find what refers to it.
+        thread.messages.all()._raw_delete(thread.messages.db)
+        thread.delete()
+    return True

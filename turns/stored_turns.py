@@ -1,0 +1,138 @@
+"""Turns that clients ask for later by an id: that of the turn, or of its task."""
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from core.errors import Conflict, public_text
+from core.events import Usage
+from core.ids import TurnId, UserId
+from core.messages import Message
+from memory.transcript import message_deletion, turn_lookup
+from memory.transcript.turn_lookup import VisibleTurn
+from tasks.models import Task
+from telemetry.models import Turn
+from turns.agent_tasks import turn_payload
+
+
+class TurnRunning(Conflict):
+    """It has not ended: cancel it first."""
+
+    code = "turn_running"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTurn:
+    """A turn, and the task that runs it, if it is a background turn."""
+
+    id: uuid.UUID
+    """The id that the client knows: of the task, if it is a background turn."""
+    agent: str
+    created_at: datetime
+    turn: VisibleTurn | None
+    """None while there is no reply."""
+    usage: Usage | None = None
+    """None if the turn is not recorded."""
+    task_state: str | None = None
+    """None if it is not a background turn."""
+    error: str = ""
+    """The message of a task's error."""
+    ended_at: datetime | None = None
+    request_fields: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of the request that are stored with the turn."""
+    payload_input: Sequence[tuple[int, Message]] = ()
+    """What a task will reply to."""
+
+    @property
+    def input(self) -> Sequence[tuple[int, Message]]:
+        """The messages before the reply, with their positions."""
+        return self.payload_input if self.turn is None else self.turn.input
+
+
+def read_turn(user_id: UserId, found: uuid.UUID) -> StoredTurn | None:
+    """Return a user's turn by its own id or by that of its task, or None."""
+    turn = turn_lookup.read_visible_turn(user_id, TurnId(found))
+    if turn is not None:
+        return _with_record(found, turn, None)
+    task = _find_task(user_id, found)
+    return None if task is None else _of_task(task)
+
+
+def cancel_turn(user_id: UserId, task_id: uuid.UUID) -> StoredTurn | None:
+    """Cancel a background turn, unless it has ended; None if it is unknown."""
+    task = _find_task(user_id, task_id)
+    if task is None:
+        return None
+    task.cancel()
+    task.refresh_from_db()
+    return _of_task(task)
+
+
+def delete_turn(user_id: UserId, found: uuid.UUID) -> bool:
+    """Delete the messages of a turn, and its task; return whether there was one.
+
+    The record of the turn, with its cost, stays. Raises `TurnRunning`.
+    """
+    with transaction.atomic():
+        task = _find_task(user_id, found)
+        if task is not None and task.is_open:
+            raise TurnRunning
+        turn_id = found if task is None else task.turn_id
+        is_known = task is not None
+        if turn_id is not None:
+            is_known |= message_deletion.delete_turn(user_id, TurnId(turn_id))
+        if task is not None:
+            task.delete()
+    return is_known
+
+
+def read_turns(
+    user_id: UserId, turn_ids: Collection[TurnId]
+) -> Mapping[TurnId, VisibleTurn]:
+    """Return a user's turns by their ids; unknown ones are left out."""
+    found = (turn_lookup.read_visible_turn(user_id, turn_id) for turn_id in turn_ids)
+    return {turn.turn_id: turn for turn in found if turn is not None}
+
+
+def _find_task(user_id: UserId, task_id: uuid.UUID) -> Task | None:
+    """Return a task that was created as a whole turn, not as a prompt."""
+    task = Task.objects.visible_to(user_id).filter(pk=task_id).first()
+    return task if task and turn_payload.KEY in task.payload else None
+
+
+def _with_record(
+    found: uuid.UUID, turn: VisibleTurn, task_state: str | None
+) -> StoredTurn:
+    record = Turn.objects.filter(pk=turn.turn_id).first()
+    return StoredTurn(
+        found,
+        turn.agent,
+        turn.created_at if record is None else record.started_at,
+        turn,
+        None if record is None else record.usage,
+        task_state,
+        ended_at=turn.created_at,
+        request_fields=turn.request_fields,
+    )
+
+
+def _of_task(task: Task) -> StoredTurn:
+    if task.state == Task.State.DONE and task.turn_id is not None:
+        turn = turn_lookup.read_visible_turn(task.user_id, TurnId(task.turn_id))
+        if turn is not None:
+            return _with_record(task.pk, turn, task.state)
+    return StoredTurn(
+        task.pk,
+        task.agent,
+        task.created_at,
+        None,
+        task_state=task.state,
+        error=public_text(task.error),
+        ended_at=task.finished_at,
+        request_fields=turn_payload.read_stored_fields(task.payload),
+        payload_input=list(enumerate(turn_payload.read_messages(task.payload))),
+    )
