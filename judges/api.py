@@ -1,18 +1,16 @@
 """`/v1/feedback`: users' feedback on replies."""
 
-from typing import Any
-
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
 from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
 from api_base.json_responses import json_response
+from core import ids
 from core.ids import TurnId
 from database import database_executor
 from judges.errors import FeedbackUnknown, MessageUnknown
 from judges.ratings import feedback
 from judges.schemas import DeletedFeedback, FeedbackObject, NewFeedback
-from telemetry.presentation import turn_ids, turn_serializers
 
 router = Router(tags=["Feedback"])
 
@@ -28,13 +26,18 @@ async def give_feedback(
     request: HttpRequest, query: Query[CallerQuery], body: Body[NewFeedback]
 ) -> HttpResponse:
     user_id = identify_user(request, query, body)
-    turn_id = turn_ids.parse_turn_id(body.message_id)
+    turn_id = ids.parse_turn_id(body.message_id)
     if turn_id is None:
         raise MessageUnknown(param="message_id")
     saved = await database_executor.run_to_end(
-        feedback.save_feedback, user_id, turn_id, body.to_input()
+        feedback.save_feedback,
+        user_id,
+        turn_id,
+        score=body.score,
+        thumb=body.thumb,
+        text=body.comment or "",
     )
-    return json_response(_serialize_feedback(saved))
+    return json_response(FeedbackObject.model_validate(saved))
 
 
 @router.get(
@@ -50,7 +53,7 @@ async def show_feedback(
     found = await database_executor.run(
         feedback.get_feedback, user_id, _parse_id(message_id)
     )
-    return json_response(_serialize_feedback(found))
+    return json_response(FeedbackObject.model_validate(found))
 
 
 @router.delete(
@@ -65,32 +68,12 @@ async def delete_feedback(
     user_id = identify_user(request, query)
     turn_id = _parse_id(message_id)
     await database_executor.run_to_end(feedback.delete_feedback, user_id, turn_id)
-    return json_response(
-        {
-            "object": "feedback.deleted",
-            "message_id": f"{turn_serializers.COMPLETION_PREFIX}{turn_id.hex}",
-            "deleted": True,
-        }
-    )
+    return json_response(DeletedFeedback(message_id=ids.format_completion_id(turn_id)))
 
 
 def _parse_id(text: str) -> TurnId:
     """Return the id; raises `FeedbackUnknown` for a malformed one."""
-    turn_id = turn_ids.parse_turn_id(text)
+    turn_id = ids.parse_turn_id(text)
     if turn_id is None:
         raise FeedbackUnknown
     return turn_id
-
-
-def _serialize_feedback(row: Any) -> dict[str, Any]:
-    return {
-        "object": "feedback",
-        "message_id": f"{turn_serializers.COMPLETION_PREFIX}{row.turn_id.hex}",
-        "turn_id": str(row.turn_id),
-        "agent": row.agent,
-        "score": row.score,
-        "thumb": row.thumb,
-        "comment": row.comment or None,
-        "created_at": turn_serializers.format_time(row.created_at),
-        "updated_at": turn_serializers.format_time(row.updated_at),
-    }

@@ -1,6 +1,6 @@
 """Errors of judges and of feedback."""
 
-from core.errors import NotFound, Upstream
+from core.errors import Invalid, NotFound, Upstream
 
 
 class JudgeResultUnreadable(Upstream):
@@ -13,6 +13,18 @@ class JudgeTimedOut(Upstream):
     """The judge's model took too long."""
 
     code = "judge_timeout"
+
+
+class JudgeUnknown(NotFound):
+    """There is no such judge."""
+
+    code = "judge_not_found"
+
+
+class JudgeUnused(Invalid):
+    """No agent lists this judge under judges:."""
+
+    code = "judge_unused"
 
 
 class MessageUnknown(NotFound):

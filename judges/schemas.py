@@ -1,20 +1,27 @@
-"""Pydantic models of the requests and responses of the feedback API."""
+"""Requests and responses of the feedback API, and the rows of the studio."""
 
 from datetime import datetime
 from typing import Annotated, Literal, Self
+from uuid import UUID
 
 from pydantic import (
     AfterValidator,
+    AliasChoices,
     BaseModel,
+    BeforeValidator,
+    ConfigDict,
     Field,
     StringConstraints,
     model_validator,
 )
 
 from access.users.request_user import CallerBody
-from api_base.field_types import refuse_nul
+from api_base.field_types import NullIfEmpty, refuse_nul
 from core.errors import Invalid
-from judges.ratings.feedback import MAX_COMMENT_LENGTH, FeedbackInput, Thumb
+
+Thumb = Literal["up", "down"]
+MAX_COMMENT_LENGTH = 4_000
+"""Characters."""
 
 CommentText = Annotated[
     str,
@@ -51,29 +58,102 @@ class NewFeedback(CallerBody):
             )
         return self
 
-    def to_input(self) -> FeedbackInput:
-        """Return the feedback as the application's type."""
-        return FeedbackInput(self.score, self.thumb, self.comment or "")
-
-
-# Response models, used only for the API description: `judges.api` writes the responses.
-
 
 class FeedbackObject(BaseModel):
-    object: Literal["feedback"]
-    message_id: str = Field(description="The `id` of the chat completion.")
-    turn_id: str = Field(description="A UUID.")
+    model_config = ConfigDict(from_attributes=True, populate_by_name=True)
+
+    object: Literal["feedback"] = "feedback"
+    message_id: str = Field(
+        validation_alias="completion_id", description="The `id` of the chat completion."
+    )
+    turn_id: Annotated[str, BeforeValidator(str)] = Field(description="A UUID.")
     agent: str = Field(
         description="The agent that replied; for an experiment, the variant."
     )
     score: int | None
     thumb: Thumb | None
-    comment: str | None
+    comment: NullIfEmpty
     created_at: datetime
     updated_at: datetime
 
 
 class DeletedFeedback(BaseModel):
-    object: Literal["feedback.deleted"]
+    object: Literal["feedback.deleted"] = "feedback.deleted"
     message_id: str
-    deleted: Literal[True]
+    deleted: Literal[True] = True
+
+
+class StudioScore(BaseModel):
+    """A judge's score of a reply by one criterion."""
+
+    id: int
+    turn_id: UUID
+    run_id: UUID | None = Field(
+        None, description="The smoke run that was scored, if any."
+    )
+    user_id: UUID
+    judge: str
+    criterion: str
+    value: int
+    reasoning: NullIfEmpty
+    agent: str
+    experiment: NullIfEmpty
+    origin: Literal["chat", "task", "smoke", "shadow"]
+    judged_at: datetime
+
+
+class StudioFeedback(BaseModel):
+    """A user's feedback on a reply."""
+
+    id: UUID
+    turn_id: UUID
+    user_id: UUID
+    agent: str
+    experiment: NullIfEmpty
+    score: int | None
+    thumb: Thumb | None
+    comment: NullIfEmpty
+    created_at: datetime
+    updated_at: datetime
+
+
+class FailedJudging(BaseModel):
+    """The task of a reply that could not be scored."""
+
+    task_id: UUID = Field(validation_alias=AliasChoices("pk", "task_id"))
+    turn_id: UUID | None
+    agent: str
+    error: str
+    failed_at: datetime | None = Field(
+        validation_alias=AliasChoices("finished_at", "failed_at")
+    )
+
+
+class PastRepliesRequest(BaseModel):
+    """The selection of past replies to score."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    since: str = Field("7d", description="`24h`, `7d` or `2026-11-01`.")
+    sample: float = Field(1.0, gt=0, le=1, description="The share of the replies.")
+    limit: int = Field(
+        100, ge=1, le=1_000, description="The largest number of replies, newest first."
+    )
+    agent: str | None = Field(
+        None, description="The agent; by default, all agents that name the judge."
+    )
+
+
+class BackfillEstimate(BaseModel):
+    """The number of replies to score, and the approximate cost."""
+
+    judge: str
+    found: int = Field(description="The sum of the next five.")
+    judged: int = Field(description="Replies that have scores.")
+    in_progress: int = Field(description="Queued or running.")
+    skipped: int = Field(description="Skipped or cancelled.")
+    failed: int
+    pending: int = Field(description="Replies to score.")
+    tokens: int
+    cost_usd: float | None = Field(description="null if the model has no price.")
+    queued: int = Field(0, description="Replies that this request queued.")

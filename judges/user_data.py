@@ -1,47 +1,48 @@
 """Scores and feedback on users' turns, for export and erasure."""
 
-from collections.abc import Iterator
-from typing import Any
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
 
-from database.user_data import Export, UserTable
+from pydantic import Field
+
+from api_base.field_types import NullIfEmpty
+from database.user_data import Export, ExportedRow, UserTable
 from judges.models import Feedback, Score
+from telemetry.types import Origin
 
 
-def _serialize_scores(rows: list[Score]) -> Iterator[dict[str, Any]]:
-    """Return scores in the format of an export."""
-    for row in rows:
-        yield {
-            "turn_id": row.turn_id,
-            "judge": row.judge,
-            "criterion": row.criterion,
-            "score": row.value,
-            "reasoning": row.reasoning,
-            "agent": row.agent,
-            "experiment": row.experiment or None,
-            "origin": row.origin,
-            "judged_at": row.judged_at,
-        }
+class ExportedScore(ExportedRow):
+    """A judge's score of a reply."""
+
+    turn_id: UUID
+    judge: str
+    criterion: str
+    score: int = Field(validation_alias="value")
+    reasoning: str
+    agent: str
+    experiment: NullIfEmpty
+    origin: Origin
+    judged_at: datetime
 
 
-def _serialize_feedback(rows: list[Feedback]) -> Iterator[dict[str, Any]]:
-    """Return feedback in the format of an export."""
-    for row in rows:
-        yield {
-            "turn_id": row.turn_id,
-            "score": row.score,
-            "thumb": row.thumb,
-            "comment": row.comment or None,
-            "agent": row.agent,
-            "experiment": row.experiment or None,
-            "created_at": row.created_at,
-            "updated_at": row.updated_at,
-        }
+class ExportedFeedback(ExportedRow):
+    """The user's feedback on a reply."""
+
+    turn_id: UUID
+    score: int | None
+    thumb: Literal["", "up", "down"] | None
+    comment: NullIfEmpty
+    agent: str
+    experiment: NullIfEmpty
+    created_at: datetime
+    updated_at: datetime
 
 
 TABLES = (
     # After the tasks, which may be about to write scores.
-    UserTable("scores", Score, erased=20, export=Export("scores", _serialize_scores)),
+    UserTable("scores", Score, erased=20, export=Export("scores", ExportedScore)),
     UserTable(
-        "feedback", Feedback, erased=21, export=Export("feedback", _serialize_feedback)
+        "feedback", Feedback, erased=21, export=Export("feedback", ExportedFeedback)
     ),
 )

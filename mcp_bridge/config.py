@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -17,9 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from config.config import SERVER
+from config.config import PUBLIC_BASE_URL, SERVER
 from config.sections import Config, Problem, Section
 from config.validation.http_headers import Headers
+from config.validation.web_address import WebAddress
 
 TransportKind = Literal["stdio", "http", "sse"]
 
@@ -37,24 +37,6 @@ STATIC_FIELDS = (
 CHILD_FIELDS = ("args", "env", "cwd")
 
 
-def _web_address(value: str) -> str:
-    parts = urlsplit(value)
-    if (
-        parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or re.search(r"\s", value)
-    ):
-        raise ValueError(
-            "must be an http:// or https:// address, such as http://localhost:8080/mcp"
-        )
-    if "@" in parts.netloc:
-        raise ValueError("must not contain a user name or password")
-    if parts.fragment:
-        raise ValueError("must not have a fragment after #")
-    return value
-
-
-WebAddress = Annotated[str, AfterValidator(_web_address)]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -265,12 +247,6 @@ def _check_servers(
             )
 
 
-def _clean_base_url(value: str) -> str:
-    if urlsplit(value).query:
-        raise ValueError("must be an address without a query")
-    return value.rstrip("/")
-
-
 def public_base_url(config: Config) -> str:
     """Return the address of this server for clients and browsers, without a `/`."""
     given = config.get(PUBLIC_BASE_URL)
@@ -293,17 +269,4 @@ MCP: Section[dict[str, ToolServerConfig]] = Section(
     noun="mcp server",
     check=_check_servers,
     file_only=list_commands,
-)
-PUBLIC_BASE_URL: Section[str | None] = Section(
-    key="public_base_url",
-    shape=Annotated[
-        WebAddress,
-        AfterValidator(_clean_base_url),
-        Field(
-            description="The public address of this server, such as "
-            "https://agents.example.com. Links for users begin with it. Default: "
-            "http://localhost with the server's port.",
-        ),
-    ],
-    default=lambda: None,
 )

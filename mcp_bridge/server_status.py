@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from config.sections import Config
 from mcp_bridge.client.session_pool import SessionPool
 from mcp_bridge.client.target import ServerTarget
-from mcp_bridge.config import MCP
+from mcp_bridge.config import MCP, ToolServerConfig
 from mcp_bridge.errors import ServerFailed
 from mcp_bridge.tools.catalog import CatalogTool
 
@@ -19,6 +19,8 @@ TIMEOUT_SECONDS = 15.0
 class ServerStatus:
     """The status of one server in this process."""
 
+    server: str
+    requires_sign_in: bool
     state: Literal["open", "idle", "failed"]
     """`idle`: not used recently, or only used through users' sign-ins."""
     sessions: int
@@ -32,18 +34,20 @@ async def cached_statuses(
     config: Config, *, pool: SessionPool
 ) -> dict[str, ServerStatus]:
     """Return the known status of every server, without a request."""
-    return {name: _cached_status(name, pool) for name in config.get(MCP)}
+    servers = config.get(MCP)
+    return {name: _cached_status(name, servers[name], pool) for name in servers}
 
 
-def _cached_status(name: str, pool: SessionPool) -> ServerStatus:
+def _cached_status(
+    name: str, server: ToolServerConfig, pool: SessionPool
+) -> ServerStatus:
     sessions, error = pool.open_sessions(name)
-    if sessions:
-        return ServerStatus(
-            "open", len(sessions), max((s.catalog_tools for s in sessions), key=len)
-        )
     if error is not None:
-        return _failed_status(error)
-    return ServerStatus("idle", 0, ())
+        return _failed_status(name, server, error)
+    tools = max((session.catalog_tools for session in sessions), key=len, default=())
+    has_sign_in = server.sign_in is not None
+    state: Literal["open", "idle"] = "open" if sessions else "idle"
+    return ServerStatus(name, has_sign_in, state, len(sessions), tools)
 
 
 async def query_status(config: Config, name: str, *, pool: SessionPool) -> ServerStatus:
@@ -59,28 +63,12 @@ async def query_status(config: Config, name: str, *, pool: SessionPool) -> Serve
             async with pool.session(target, wait_seconds=TIMEOUT_SECONDS) as session:
                 await session.tools()
         except ServerFailed as exc:
-            return _failed_status(exc)
-    return _cached_status(name, pool)
+            return _failed_status(name, server, exc)
+    return _cached_status(name, server, pool)
 
 
-def _failed_status(error: ServerFailed) -> ServerStatus:
-    return ServerStatus("failed", 0, (), str(error), error.last_lines)
-
-
-def as_json(status: ServerStatus) -> dict[str, Any]:
-    """Return the status as JSON data."""
-    return {
-        "state": status.state,
-        "sessions": status.sessions,
-        "error": status.error,
-        "last_lines": list(status.last_lines),
-        "tools": [
-            {
-                "name": catalog_tool.name,
-                "description": catalog_tool.description,
-                "parameters": catalog_tool.parameters,
-                "is_read_only": catalog_tool.is_read_only,
-            }
-            for catalog_tool in status.tools
-        ],
-    }
+def _failed_status(
+    name: str, server: ToolServerConfig, error: ServerFailed
+) -> ServerStatus:
+    has_sign_in, text = server.sign_in is not None, str(error)
+    return ServerStatus(name, has_sign_in, "failed", 0, (), text, error.last_lines)

@@ -16,8 +16,8 @@ from mcp_bridge.client.session_pool import SessionPool
 from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.config import MCP
 from mcp_bridge.errors import ServerFailed, ServerGone, SignInNeeded
-from mcp_bridge.oauth.credentials import Credentials
 from mcp_bridge.oauth.errors import SignInFailed
+from mcp_bridge.oauth.token_manager import TokenManager
 from mcp_bridge.tools import catalog, result_conversion, unique_names
 from mcp_bridge.tools.catalog import CatalogTool
 
@@ -47,7 +47,7 @@ async def open_tools(
     user_id: UserId,
     *,
     pool: SessionPool,
-    credentials: Credentials,
+    credentials: TokenManager,
     is_interactive: bool = True,
 ) -> list[Tool]:
     """Return the tools that an agent may call in this user's turn.
@@ -113,7 +113,7 @@ async def _open_servers(
     grants: Sequence[ServerGrant],
     user_id: UserId,
     pool: SessionPool,
-    credentials: Credentials,
+    credentials: TokenManager,
     wait_seconds: float,
 ) -> "list[_GrantedServer]":
     servers = config.get(MCP)

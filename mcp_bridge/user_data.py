@@ -1,25 +1,23 @@
 """The MCP servers that users signed in to, for export and erasure."""
 
-from collections.abc import Iterator
-from typing import Any
+from datetime import datetime
+from typing import Annotated
 
-from core.text import timestamps
-from database.user_data import Export, UserTable
+from pydantic import BeforeValidator, Field
+
+from database.user_data import Export, ExportedRow, UserTable
 from mcp_bridge.models import McpToken
-from mcp_bridge.oauth import token_store
 
 
-def _describe(page: list[McpToken]) -> Iterator[dict[str, Any]]:
-    """Yield the MCP servers a user signed in to, without the tokens."""
-    for row in page:
-        yield {
-            "server": row.server,
-            "url": row.resource,
-            "scopes": row.scopes.split(),
-            "connected_at": timestamps.format_time(row.created_at),
-            "updated_at": timestamps.format_time(row.updated_at),
-            "expires_at": timestamps.format_time(row.expires_at),
-        }
+class ExportedConnection(ExportedRow):
+    """An MCP server that the user connected, without the tokens."""
+
+    server: str
+    url: str = Field(validation_alias="resource")
+    scopes: Annotated[list[str], BeforeValidator(str.split)]
+    connected_at: datetime = Field(validation_alias="created_at")
+    updated_at: datetime
+    expires_at: datetime | None
 
 
 TABLES = (
@@ -27,6 +25,8 @@ TABLES = (
         "mcp_tokens",
         McpToken,
         erased=60,
-        export=Export("connections", _describe, token_store.without_secrets),
+        export=Export(
+            "connections", ExportedConnection, McpToken.objects.without_secrets
+        ),
     ),
 )

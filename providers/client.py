@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import orjson
@@ -92,8 +92,9 @@ async def post_json(
     )
     # A failure here concerns no chat model and does not affect its circuit.
     pool = EndpointPool(source.name, provider.model_copy(update=SINGLE_ENDPOINT))
+    deadline = CallDeadline(source, stream=False)
     request = _PreparedRequest(
-        pool, lambda _: endpoint_request, CallDeadline(source, stream=False), attempts
+        pool, lambda _: endpoint_request, deadline, [] if attempts is None else attempts
     )
     exchange = await _start_exchange(request)
     try:
@@ -105,21 +106,15 @@ async def post_json(
         exchange.close()
 
 
+@dataclass(slots=True)
 class _PreparedRequest(Generic[T]):
     """The data that all attempts of a call share."""
 
-    def __init__(
-        self,
-        pool: EndpointPool,
-        build_request: Callable[[Endpoint], EndpointRequest[T]],
-        deadline: CallDeadline,
-        attempts: list[Attempt] | None,
-    ) -> None:
-        self.pool = pool
-        self.build_request = build_request
-        """Returns the request for an endpoint."""
-        self.deadline = deadline
-        self.attempts = [] if attempts is None else attempts
+    pool: EndpointPool
+    build_request: Callable[[Endpoint], EndpointRequest[T]]
+    """Returns the request for an endpoint."""
+    deadline: CallDeadline
+    attempts: list[Attempt]
 
 
 def _prepare(
@@ -128,7 +123,9 @@ def _prepare(
     call: ModelRequest,
     attempts: list[Attempt] | None,
 ) -> _PreparedRequest[Iterable[Event]]:
-    registry.check_parameters(name, provider, call.parameters)
+    parameters = registry.supported_parameters(name, provider, call.parameters)
+    if parameters is not call.parameters:
+        call = replace(call, parameters=parameters)
     source = ProviderSource(name, provider, call.model)
     bodies: dict[int, bytes] = {}
 
@@ -147,8 +144,9 @@ def _prepare(
         )
 
     deadline = CallDeadline(source, stream=call.stream)
+    pool = endpoint_pool.find_pool(name, provider)
     return _PreparedRequest(
-        endpoint_pool.find_pool(name, provider), build_request, deadline, attempts
+        pool, build_request, deadline, [] if attempts is None else attempts
     )
 
 
@@ -206,9 +204,8 @@ async def _try_endpoints(
 
 def _best_error(failed: _FailedAttempts) -> ProviderFailed | None:
     """Return the error for the caller: retryable first, then the shortest wait."""
-    errors = [error for _, error in failed]
     return min(
-        errors,
+        (error for _, error in failed),
         key=lambda error: (not error.retryable, _requested_wait_seconds(error)),
         default=None,
     )

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -26,12 +27,12 @@ KindName = Literal[
 KIND_NAMES: tuple[KindName, ...] = get_args(KindName)
 
 
-def strip_key(value: Any) -> Any:
+def _strip_key(value: Any) -> Any:
     """Return a key without surrounding whitespace; None if it is empty."""
     return (value.strip() or None) if isinstance(value, str) else value
 
 
-def check_key(value: SecretStr | None) -> SecretStr | None:
+def _check_key(value: SecretStr | None) -> SecretStr | None:
     """Return a key that is valid in a header; raise ValueError for any other."""
     if value is not None and UNSENDABLE.search(value.get_secret_value()):
         raise ValueError(
@@ -40,10 +41,8 @@ def check_key(value: SecretStr | None) -> SecretStr | None:
     return value
 
 
-def normalize_url(value: str | None) -> str | None:
+def normalize_url(value: str) -> str:
     """Return a base URL ready for appending paths; raise ValueError for any other."""
-    if value is None:
-        return None
     if not re.match(r"https?://[^/\s?#]+[^\s?#]*$", value):
         raise ValueError(
             "must be an http:// or https:// address without a query, such as "
@@ -55,6 +54,12 @@ def normalize_url(value: str | None) -> str | None:
             "such as Authorization: Basic ${CREDENTIALS}"
         )
     return value.rstrip("/")
+
+
+ApiKey = Annotated[
+    SecretStr | None, BeforeValidator(_strip_key), AfterValidator(_check_key)
+]
+BaseUrl = Annotated[str, AfterValidator(normalize_url)]
 
 
 class Timeouts(BaseModel):
@@ -116,10 +121,8 @@ class EndpointConfig(BaseModel):
         pattern=r"^\w[\w.-]*$",
         description="Its name in records and the log. Default: its number.",
     )
-    api_key: SecretStr | None = Field(
-        None, description="Its key. Default: the provider's key."
-    )
-    base_url: str | None = Field(
+    api_key: ApiKey = Field(None, description="Its key. Default: the provider's key.")
+    base_url: BaseUrl | None = Field(
         None, description="Its address. Default: the provider's address."
     )
     headers: Headers = Field(
@@ -132,10 +135,6 @@ class EndpointConfig(BaseModel):
         description="Its share of the calls: an endpoint of weight 3 receives three "
         "times as many as one of weight 1.",
     )
-
-    _clean_key = field_validator("api_key", mode="before")(strip_key)
-    _sendable_key = field_validator("api_key")(check_key)
-    _clean_url = field_validator("base_url")(normalize_url)
 
 
 class ProviderConfig(BaseModel):
@@ -154,12 +153,12 @@ class ProviderConfig(BaseModel):
         description="The API it speaks. Default: the entry's name. For any "
         "OpenAI-compatible server, use `openai` with a `base_url`.",
     )
-    api_key: SecretStr | None = Field(
+    api_key: ApiKey = Field(
         None,
         description="The provider's key. Required unless `kind` is `local`, `base_url` "
         "is set, or each of `endpoints` has a key.",
     )
-    base_url: str | None = Field(
+    base_url: BaseUrl | None = Field(
         None,
         description="The address of the API. Default: the kind's address. For "
         "OpenAI-compatible servers it usually ends in `/v1`.",
@@ -178,6 +177,11 @@ class ProviderConfig(BaseModel):
         description="How replies are made to match a JSON Schema: `native` if the "
         "provider enforces it, `prompt` for instructions in the prompt. Default: by "
         "kind.",
+    )
+    files: Literal["native", "text"] | None = Field(
+        None,
+        description="What its models receive of PDFs by id: `native` for the PDF, "
+        "`text` for its text. Default: by kind.",
     )
     retries: int = Field(
         2,
@@ -200,10 +204,6 @@ class ProviderConfig(BaseModel):
         if not isinstance(value, str) or value in KIND_NAMES:
             return value
         raise ValueError(_unknown_kind_message(value))
-
-    _clean_key = field_validator("api_key", mode="before")(strip_key)
-    _sendable_key = field_validator("api_key")(check_key)
-    _clean_url = field_validator("base_url")(normalize_url)
 
     @field_validator("structured_outputs")
     @classmethod
@@ -273,7 +273,6 @@ def endpoint_name(number: int, endpoint: EndpointConfig) -> str:
 
 
 def _unknown_kind_message(name: str) -> str:
-    """Return the message for an unknown kind."""
     hint = did_you_mean(name.lower(), KIND_NAMES) or "."
     return (
         f"'{name}' is not a kind of provider{hint} The kinds are "

@@ -17,6 +17,8 @@ class ModelRequest:
     """OpenAI tool objects: `{"type": "function", "function": {…}}`."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """By OpenAI's names. None values are never sent; 0 and "" are values."""
+    extra_parameters: Mapping[str, Any] = field(default_factory=dict)
+    """The client's fields that are not OpenAI's; they replace no other field."""
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     """Provider-specific fields, merged over the finished body unchanged."""
     stream: bool = True

@@ -20,10 +20,12 @@ PARAMETERS = frozenset(
         "logit_bias",
         "max_completion_tokens",
         "max_tokens",
+        "moderation",
         "parallel_tool_calls",
         "prediction",
         "presence_penalty",
         "prompt_cache_key",
+        "prompt_cache_options",
         "prompt_cache_retention",
         "reasoning_effort",
         "response_format",
@@ -40,27 +42,72 @@ PARAMETERS = frozenset(
 """OpenAI's parameters that endpoints and agents may pass."""
 
 OPENAI_ONLY = {
+    "moderation",
     "prediction",
     "prompt_cache_key",
+    "prompt_cache_options",
     "prompt_cache_retention",
     "store",
     "verbosity",
 }
 """Parameters that no compatible API supports."""
 
-DEFAULT_VALUES = {"store": False}
+NEUTRAL_VALUES = {
+    "frequency_penalty": 0,
+    "logit_bias": {},
+    "parallel_tool_calls": True,
+    "presence_penalty": 0,
+    "service_tier": "auto",
+    "store": False,
+}
 """Values equal to the behaviour of providers without the parameter."""
+
+HINTS = frozenset(
+    {
+        "prediction",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "seed",
+        "store",
+    }
+)
+"""Parameters that promise nothing about the reply, so that providers without them
+answer the request all the same."""
+
+EXTRA_PARAMETERS = frozenset(
+    {
+        "cache_control",
+        "chat_template_kwargs",
+        "enable_thinking",
+        "include_reasoning",
+        "min_p",
+        "min_tokens",
+        "provider",
+        "reasoning",
+        "repetition_penalty",
+        "thinking",
+        "top_a",
+        "top_k",
+        "transforms",
+        "typical_p",
+        "usage",
+    }
+)
+"""Parameters of other APIs than OpenAI's that many clients send."""
 
 
 @dataclass(frozen=True)
 class ProviderKind:
-    """One kind of provider."""
-
     wire: Wire
     base_url: str | None = None
     unsupported_parameters: frozenset[str] | None = None
     """Parameters that its API rejects; None if the provider decides."""
+    extra_parameters: frozenset[str] = frozenset()
+    """The members of `EXTRA_PARAMETERS` that its API has."""
     structured_outputs: Literal["native", "prompt"] = "prompt"
+    files: Literal["native", "text"] = "text"
+    """Whether its models read PDFs."""
 
 
 def _unsupported(*names: str) -> frozenset[str]:
@@ -77,10 +124,12 @@ KINDS: dict[KindName, ProviderKind] = {
             "presence_penalty",
             "seed",
         ),
+        frozenset({"cache_control", "thinking", "top_k"}),
+        files="native",
     ),
     # https://docs.cohere.com/docs/compatibility-api
     "cohere": ProviderKind(
-        OpenAIWire(),
+        OpenAIWire(highest_effort="high"),
         "https://api.cohere.ai/compatibility/v1",
         _unsupported("logit_bias", "parallel_tool_calls", "service_tier"),
     ),
@@ -89,12 +138,16 @@ KINDS: dict[KindName, ProviderKind] = {
         OpenAIWire(returns_reasoning=True),
         "https://api.deepseek.com",
         _unsupported("logit_bias", "parallel_tool_calls", "seed", "service_tier"),
+        frozenset({"thinking"}),
     ),
     # https://ai.google.dev/gemini-api/docs/openai: unknown fields are a 400.
     "gemini": ProviderKind(
         # A tool without arguments is a 400 as well, unless it has no `parameters`.
         OpenAIWire(
-            returns_signatures=True, sends_empty_parameters=False, filters_silently=True
+            returns_signatures=True,
+            sends_empty_parameters=False,
+            filters_silently=True,
+            highest_effort="high",
         ),
         "https://generativelanguage.googleapis.com/v1beta/openai",
         _unsupported(
@@ -107,13 +160,18 @@ KINDS: dict[KindName, ProviderKind] = {
     ),
     # https://console.groq.com/docs/openai
     "groq": ProviderKind(
-        OpenAIWire(max_tokens_as="max_completion_tokens", sends_message_names=False),
+        OpenAIWire(
+            max_tokens_as="max_completion_tokens",
+            sends_message_names=False,
+            highest_effort="high",
+        ),
         "https://api.groq.com/openai/v1",
         _unsupported("logit_bias"),
     ),
     "local": ProviderKind(
-        OpenAIWire(),
+        OpenAIWire(highest_effort="high"),
         unsupported_parameters=frozenset({"store"}),
+        extra_parameters=frozenset({"chat_template_kwargs", "min_p", "top_k"}),
         structured_outputs="native",
     ),
     "openai": ProviderKind(
@@ -121,19 +179,20 @@ KINDS: dict[KindName, ProviderKind] = {
         OpenAIWire(
             max_tokens_as="max_completion_tokens",
             user_as="safety_identifier",
-            sends_store=True,
         ),
         "https://api.openai.com/v1",
         structured_outputs="native",
+        files="native",
     ),
 }
 
-COMPATIBLE = ProviderKind(OpenAIWire(sends_store=True))
+COMPATIBLE = ProviderKind(
+    OpenAIWire(sends_cache_control=True), extra_parameters=EXTRA_PARAMETERS
+)
 """Any OpenAI-compatible server: `kind: openai` with a base_url."""
 
 
 def kind_of(provider: ProviderConfig) -> ProviderKind:
-    """Return a provider's kind."""
     if provider.kind == "openai" and has_custom_address(provider):
         return COMPATIBLE
     return KINDS[provider.kind]
@@ -152,6 +211,11 @@ def structured_outputs(provider: ProviderConfig) -> Literal["native", "prompt"]:
     return provider.structured_outputs or kind_of(provider).structured_outputs
 
 
+def reads_pdf(provider: ProviderConfig) -> bool:
+    """Return whether a provider's models read PDFs, rather than their text."""
+    return (provider.files or kind_of(provider).files) == "native"
+
+
 def find_unsupported_parameters(
     provider: ProviderConfig, names: Iterable[str]
 ) -> list[str]:
@@ -162,25 +226,43 @@ def find_unsupported_parameters(
     return [name for name in names if name in unsupported or name not in PARAMETERS]
 
 
-def check_parameters(
+def supported_parameters(
     name: str, provider: ProviderConfig, parameters: Mapping[str, Any]
-) -> None:
-    """Raise Invalid for the first parameter that the provider does not support."""
-    sent = [
-        key
-        for key, value in parameters.items()
-        if value is not None and DEFAULT_VALUES.get(key) is not value
-    ]
-    for parameter in find_unsupported_parameters(provider, sent):
-        raise Invalid(
-            f"provider '{name}' ({provider.kind}) does not support '{parameter}'",
-            param=parameter,
-            code="unsupported_parameter",
-        )
+) -> Mapping[str, Any]:
+    """Return the parameters without neutral values and hints that the API lacks.
+
+    Raises `Invalid` for the first other one that it lacks.
+    """
+    unsupported = find_unsupported_parameters(provider, parameters)
+    if not unsupported:
+        return parameters
+    for parameter in unsupported:
+        value = parameters[parameter]
+        if (
+            value is not None
+            and parameter not in HINTS
+            and (parameter not in NEUTRAL_VALUES or value != NEUTRAL_VALUES[parameter])
+        ):
+            raise Invalid(
+                f"provider '{name}' ({provider.kind}) does not support '{parameter}'",
+                param=parameter,
+                code="unsupported_parameter",
+            )
+    return {key: parameters[key] for key in parameters if key not in unsupported}
+
+
+def find_dropped_hints(
+    provider: ProviderConfig, parameters: Mapping[str, Any]
+) -> list[str]:
+    """Return the hints that are not sent to the provider.
+
+    Leaves out `store`, which asks OpenAI for a copy and has no effect on the reply.
+    """
+    unsupported = find_unsupported_parameters(provider, parameters)
+    return [name for name in unsupported if name in HINTS and name != "store"]
 
 
 def provider_url(provider: ProviderConfig) -> str:
-    """Return the URL of a provider's calls."""
     kind = kind_of(provider)
     return (provider.base_url or kind.base_url or _local_url()) + kind.wire.path
 

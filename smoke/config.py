@@ -164,7 +164,6 @@ class SmokeTestConfig(BaseModel):
 
     @cached_property
     def times(self) -> CronSchedule | None:
-        """The schedule, if any."""
         return (
             None
             if self.schedule is None

@@ -1,36 +1,35 @@
 """The runs of synthetic users, for export and erasure."""
 
-from collections.abc import Iterator
-from typing import Any
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
 
-from database.user_data import Export, UserTable
+from pydantic import Field
+
+from database.user_data import Export, ExportedRow, UserTable
 from smoke.models import SmokeMessage, SmokeRun
 
 
-def _serialize_messages(rows: list[SmokeMessage]) -> Iterator[dict[str, Any]]:
-    """Return messages in the format of an export, without their calls."""
-    for row in rows:
-        yield {
-            "run": row.run_id,
-            "position": row.position,
-            "speaker": row.speaker,
-            "text": row.text,
-            "sent_at": row.sent_at,
-        }
+class ExportedSmokeMessage(ExportedRow):
+    """A message to or from a synthetic user, without its calls."""
+
+    run: UUID = Field(validation_alias="run_id")
+    position: int
+    speaker: Literal["persona", "assistant"]
+    text: str
+    sent_at: datetime
 
 
-def _serialize_runs(rows: list[SmokeRun]) -> Iterator[dict[str, Any]]:
-    """Return runs in the format of an export."""
-    for row in rows:
-        yield {
-            "id": row.id,
-            "test": row.test,
-            "target": row.target,
-            "state": row.state,
-            "verdict": row.verdict,
-            "created_at": row.created_at,
-            "finished_at": row.finished_at,
-        }
+class ExportedRun(ExportedRow):
+    """A synthetic user's conversation."""
+
+    id: UUID
+    test: str
+    target: str
+    state: str
+    verdict: str | None
+    created_at: datetime
+    finished_at: datetime | None
 
 
 TABLES = (
@@ -39,9 +38,9 @@ TABLES = (
         SmokeMessage,
         erased=30,
         through="run",
-        export=Export("smoke_messages", _serialize_messages),
+        export=Export("smoke_messages", ExportedSmokeMessage),
     ),
     UserTable(
-        "smoke_runs", SmokeRun, erased=31, export=Export("smoke_runs", _serialize_runs)
+        "smoke_runs", SmokeRun, erased=31, export=Export("smoke_runs", ExportedRun)
     ),
 )

@@ -1,6 +1,5 @@
 """Report of scores, for the terminal and as JSON."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,10 +7,7 @@ from typing import Any
 from core import money
 from core.text import text_table
 from core.text.sanitization import escape_invisible
-from judges.ratings.feedback import FeedbackSummary
-from judges.ratings.scores import ScoreSummary
-from judges.runs.run_results import JudgingTally
-from tasks.models import Task
+from judges.models import JudgeTask, JudgingTally
 
 SCORES = (
     "agent",
@@ -39,10 +35,10 @@ MAX_ERROR = 300
 
 @dataclass(frozen=True, slots=True)
 class ScoreReport:
-    """The data of the report."""
+    """The data of the report, from the QuerySets of scores, feedback and tasks."""
 
-    scores: Sequence[ScoreSummary]
-    feedback: Sequence[FeedbackSummary]
+    scores: Sequence[dict[str, Any]]
+    feedback: Sequence[dict[str, Any]]
     tallies: Sequence[JudgingTally]
 
 
@@ -70,44 +66,35 @@ def report_lines(report: ScoreReport) -> Iterator[str]:
             yield from _problem_lines(tally)
 
 
-def _score_cells(summary: ScoreSummary) -> list[str]:
+def _score_cells(summary: dict[str, Any]) -> list[str]:
     return [
-        summary.agent,
-        summary.judge,
-        summary.criterion,
-        f"{summary.stats.count:,}",
-        f"{summary.stats.mean:.2f}",
-        f"{_standard_deviation(summary):.2f}",
-        f"{summary.lowest}",
-        f"{summary.highest}",
+        summary["agent"],
+        summary["judge"],
+        summary["criterion"],
+        f"{summary['count']:,}",
+        f"{summary['mean']:.2f}",
+        f"{summary['standard_deviation']:.2f}",
+        f"{summary['lowest']}",
+        f"{summary['highest']}",
     ]
 
 
-def _standard_deviation(summary: ScoreSummary) -> float:
-    """Return the standard deviation of the scores."""
-    return math.sqrt(summary.stats.variance)
-
-
-def _feedback_cells(summary: FeedbackSummary) -> list[str]:
+def _feedback_cells(summary: dict[str, Any]) -> list[str]:
+    mean = summary["mean"]
     return [
-        summary.agent,
-        f"{summary.scores:,}",
-        "-" if summary.mean is None else f"{summary.mean:.2f}",
-        f"{summary.up:,}",
-        f"{summary.down:,}",
-        f"{summary.comments:,}",
+        summary["agent"],
+        f"{summary['scores']:,}",
+        "-" if mean is None else f"{mean:.2f}",
+        *(f"{summary[name]:,}" for name in ("up", "down", "comments")),
     ]
 
 
 def _tally_cells(tally: JudgingTally) -> list[str]:
+    counts = tally.selected, tally.queued, tally.running, tally.done
+    ended = sum(tally.skipped.values()), tally.failed
     return [
         tally.judge,
-        f"{tally.total:,}",
-        f"{tally.queued:,}",
-        f"{tally.running:,}",
-        f"{tally.done:,}",
-        f"{sum(tally.skipped.values()):,}",
-        f"{tally.failed:,}",
+        *(f"{count:,}" for count in (*counts, *ended)),
         _format_cost(tally),
     ]
 
@@ -116,7 +103,7 @@ def _format_cost(tally: JudgingTally) -> str:
     if tally.unpriced and not tally.micro_usd:
         return "unknown"
     more = "+" if tally.unpriced else ""
-    return f"${money.format_usd(tally.micro_usd)}{more}"
+    return f"${money.decimal_usd(tally.micro_usd)}{more}"
 
 
 def _problem_lines(tally: JudgingTally) -> Iterator[str]:
@@ -131,53 +118,22 @@ def _problem_lines(tally: JudgingTally) -> Iterator[str]:
         yield f"  {tally.judge}: {tally.failed - len(tally.failures):,} more failed"
 
 
-def _format_error(task: Task) -> str:
+def _format_error(task: JudgeTask) -> str:
     return " ".join(task.error.split())[:MAX_ERROR]
 
 
 def as_json(report: ScoreReport) -> dict[str, Any]:
-    """Return the same as JSON."""
     return {
         "object": "scores",
-        "scores": [
-            {
-                "agent": summary.agent,
-                "judge": summary.judge,
-                "criterion": summary.criterion,
-                "count": summary.stats.count,
-                "mean": summary.stats.mean,
-                "standard_deviation": _standard_deviation(summary),
-                "lowest": summary.lowest,
-                "highest": summary.highest,
-            }
-            for summary in report.scores
-        ],
-        "feedback": [
-            {
-                "agent": summary.agent,
-                "scores": summary.scores,
-                "mean": summary.mean,
-                "up": summary.up,
-                "down": summary.down,
-                "comments": summary.comments,
-            }
-            for summary in report.feedback
-        ],
+        "scores": report.scores,
+        "feedback": report.feedback,
         "judges": [_tally_as_json(tally) for tally in report.tallies],
     }
 
 
 def _tally_as_json(tally: JudgingTally) -> dict[str, Any]:
     return {
-        "judge": tally.judge,
-        "selected": tally.total,
-        "queued": tally.queued,
-        "running": tally.running,
-        "done": tally.done,
-        "cancelled": tally.cancelled,
-        "skipped": tally.skipped,
-        "failed": tally.failed,
-        "calls": tally.calls,
+        **tally.model_dump(exclude={"micro_usd", "unpriced", "failures"}),
         "cost_usd": None if tally.unpriced else tally.micro_usd / 1_000_000,
         "failures": [
             {"turn_id": str(task.turn_id), "error": _format_error(task)}

@@ -13,14 +13,13 @@ from core.errors import CoulisseError
 from database import database_executor
 from judges.config import JUDGES, JudgeConfig
 from judges.errors import JudgeResultUnreadable
-from judges.ratings.scores import JudgedReply
-from judges.runs import judge_queue, persistence
+from judges.runs import persistence
 from judges.scoring import runner
 from judges.scoring.judge_context import JudgeContext
 from judges.scoring.runner import JudgingCost
 from judges.scoring.verdict_parser import JudgeResult
 from tasks.queue.claimed_task import ClaimedTask
-from tasks.queue.task_kinds import TaskKind, TaskOutcome
+from tasks.queue.task_kinds import TaskOutcome
 from tasks.worker import retry_policy
 from telemetry.storage.costs import JudgeExpense
 
@@ -68,7 +67,7 @@ async def run(task: ClaimedTask) -> TaskOutcome:
         _format_receipt(judge, earlier_cost + cost, results),
         partial(
             persistence.store_scores,
-            _judged_reply(task),
+            task,
             results,
             _build_expense(judge, task, cost),
         ),
@@ -89,19 +88,6 @@ async def _load_context(task: ClaimedTask) -> JudgeContext | None:
         return JudgeContext.from_json(payload)
     return await database_executor.run(
         persistence.load_context, task.user_id, task.turn_id
-    )
-
-
-def _judged_reply(task: ClaimedTask) -> JudgedReply:
-    if task.turn_id is None:
-        raise LookupError("a judge task needs a turn_id")
-    return JudgedReply(
-        task.turn_id,
-        task.user_id,
-        task.payload["judge"],
-        task.agent,
-        task.payload.get("experiment", ""),
-        task.payload.get("origin", "chat"),
     )
 
 
@@ -147,8 +133,3 @@ def _cost_as_json(cost: JudgingCost) -> dict[str, Any]:
         "usage": asdict(cost.usage),
         "cost_micro_usd": cost.cost_micro_usd,
     }
-
-
-KIND = TaskKind(
-    judge_queue.KIND, run, max_failures=judge_queue.MAX_FAILURES, is_background=True
-)

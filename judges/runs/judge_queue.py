@@ -12,7 +12,7 @@ from core.reply import Reply
 from judges.config import JUDGES, JudgeConfig
 from judges.scoring import judge_context
 from judges.scoring.judge_context import JudgeContext
-from tasks.queue.lifecycle import TaskSpec
+from tasks.queue.task_spec import TaskSpec
 
 KIND = "judge"
 PRIORITY = -10
@@ -24,12 +24,10 @@ ORIGIN = "judge:"
 
 
 def task_origin(judge: str) -> str:
-    """Return the `origin` of a judge's tasks."""
     return f"{ORIGIN}{judge}"
 
 
 def judge_of_origin(origin: str) -> str:
-    """Return the judge of an `origin`."""
     return origin.removeprefix(ORIGIN)
 
 
@@ -109,7 +107,6 @@ def build_task(
     reply_origin: str = "chat",
     context: JudgeContext | None = None,
 ) -> TaskSpec:
-    """Return the task in which one judge scores one reply."""
     payload: dict[str, Any] = {
         "judge": judge,
         "experiment": experiment,

@@ -4,18 +4,22 @@ import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
+from agents.config import AGENTS
+from config import live
 from config.sections import Config
 from core import token_estimates
+from core.errors import Invalid
 from core.ids import TurnId, UserId
-from judges.config import JudgeConfig
-from judges.ratings import scores
+from judges.config import JUDGES, JudgeConfig
+from judges.errors import JudgeUnused
+from judges.models import JudgeTask, Score
 from judges.runs import judge_queue, persistence
 from judges.scoring import prompt
 from memory.models import StoredMessage
 from providers.pricing import call_costs
-from tasks.models import Task
-from tasks.queue import lifecycle
+from tasks.models import CLOSED, OPEN, Task
 from telemetry.models import Turn
 
 BATCH = 500
@@ -30,8 +34,6 @@ UNFINISHED = ("", "cancelled", "error", "tool_calls")
 
 @dataclass(frozen=True, slots=True)
 class PastReply:
-    """A stored reply."""
-
     turn_id: TurnId
     user_id: UserId
     agent: str
@@ -58,8 +60,6 @@ class JudgingBacklog:
 
 @dataclass(frozen=True, slots=True)
 class JudgingEstimate:
-    """The estimated cost of judging."""
-
     tokens: int
     micro_usd: int | None
     """None if no price is known."""
@@ -96,6 +96,29 @@ def find_backlog(
     return backlog
 
 
+def judged_agents(
+    config: Config, judge: JudgeConfig, agent: str | None = None
+) -> list[str]:
+    """Return the agents that a judge scores; raises `JudgeUnused`.
+
+    `agent` limits them to that one, which may be a removed agent.
+    """
+    agents = [agent] if agent else agents_naming(config, judge.name)
+    if not agents:
+        raise JudgeUnused(
+            f"no agent lists judge '{judge.name}' under judges:; choose the agent "
+            "whose replies it scores",
+            param="agent",
+        )
+    return agents
+
+
+def agents_naming(config: Config, judge: str) -> list[str]:
+    return [
+        agent.name for agent in config.get(AGENTS).values() if judge in agent.judges
+    ]
+
+
 def _iterate_replies(
     agents: Collection[str], since: datetime, until: datetime | None
 ) -> Iterator[PastReply]:
@@ -124,7 +147,7 @@ def _is_sampled(share: float, judge: str, turn_id: TurnId) -> bool:
 def _classify_batch(
     judge: str, batch: Sequence[PastReply], backlog: JudgingBacklog
 ) -> None:
-    judged = scores.judged_turn_ids(judge, [reply.turn_id for reply in batch])
+    judged = Score.objects.judged_turn_ids(judge, [reply.turn_id for reply in batch])
     states = _task_states(judge, batch)
     for reply in batch:
         state = states.get(reply.turn_id)
@@ -132,7 +155,7 @@ def _classify_batch(
             backlog.judged += 1
         elif state is None:
             backlog.pending.append(reply)
-        elif state in lifecycle.OPEN:
+        elif state in OPEN:
             backlog.in_progress.append(reply)
         elif state == Task.State.ERRORED:
             backlog.failed.append(reply)
@@ -141,9 +164,8 @@ def _classify_batch(
 
 
 def _task_states(judge: str, batch: Sequence[PastReply]) -> dict[TurnId, str]:
-    keys = [judge_queue.task_key(judge, reply.turn_id) for reply in batch]
-    rows = Task.objects.filter(key__in=keys).values_list("turn_id", "state")
-    return {TurnId(turn_id): state for turn_id, state in rows if turn_id is not None}
+    tasks = JudgeTask.objects.of_replies(judge, [reply.turn_id for reply in batch])
+    return dict(tasks.values_list("turn_id", "state"))
 
 
 def estimate_cost(
@@ -171,7 +193,7 @@ def _prompt_tokens(judge: JudgeConfig, reply: PastReply) -> int:
     return sum(map(token_estimates.estimate_message, messages))
 
 
-def enqueue(judge: str, replies: Sequence[PastReply]) -> list[Task]:
+def enqueue(judge: str, replies: Sequence[PastReply]) -> list[JudgeTask]:
     """Enqueue replies for judging; return the rows that were added."""
     turns = Turn.objects.filter(pk__in=[reply.turn_id for reply in replies])
     by_turn = {
@@ -193,23 +215,19 @@ def enqueue(judge: str, replies: Sequence[PastReply]) -> list[Task]:
                 reply_origin=origin,
             )
         )
-    return lifecycle.enqueue(specs)
+    added: Any = JudgeTask.objects.enqueue(specs)
+    return list(added)
 
 
-def retry_failed(judge: str, replies: Sequence[PastReply]) -> list[Task]:
-    """Requeue the failed tasks; return their earlier rows."""
-    keys = [judge_queue.task_key(judge, reply.turn_id) for reply in replies]
-    rows = list(Task.objects.filter(key__in=keys, state=Task.State.ERRORED))
-    lifecycle.requeue([row.pk for row in rows])
-    return rows
+def judge_again(reply: PastReply, judges: Sequence[str]) -> int:
+    """Queue a reply for judges, scored or not; return for how many.
 
-
-def unfinished_tasks(judge: str, replies: Sequence[PastReply]) -> list[Task]:
-    """Return the queued and running tasks."""
-    keys = [judge_queue.task_key(judge, reply.turn_id) for reply in replies]
-    return list(Task.objects.filter(key__in=keys, state__in=lifecycle.OPEN))
-
-
-def reload_tasks(tasks: Collection[Task]) -> list[Task]:
-    """Reload tasks; those of erased users are missing."""
-    return list(Task.objects.filter(pk__in=[task.pk for task in tasks]))
+    Raises `Invalid` if none of them exists.
+    """
+    known = live.current().get(JUDGES)
+    judges = [judge for judge in judges if judge in known]
+    if not judges:
+        raise Invalid(f"No judge scores the agent '{reply.agent}'")
+    tasks = [JudgeTask.objects.of_replies(judge, [reply.turn_id]) for judge in judges]
+    requeued: int = sum(each.requeue(CLOSED) for each in tasks)
+    return requeued + sum(len(enqueue(judge, [reply])) for judge in judges)

@@ -4,14 +4,12 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from django.db import transaction
 
 from config import live
 from core.events import Usage
 from core.ids import TurnId, UserId
-from judges.ratings import scores
-from judges.ratings.scores import JudgedReply
+from judges.models import JudgeTask, Score
 from judges.scoring import judge_context
 from judges.scoring.judge_context import (
     MAX_EARLIER_MESSAGES,
@@ -22,8 +20,6 @@ from judges.scoring.runner import JudgingCost
 from judges.scoring.verdict_parser import JudgeResult
 from memory.transcript import turn_lookup
 from tasks.models import Task
-from tasks.queue import lifecycle
-from tasks.queue.claimed_task import ClaimedTask
 from telemetry.config import TELEMETRY
 from telemetry.storage import costs
 from telemetry.storage.costs import JudgeExpense
@@ -45,15 +41,22 @@ def load_context(user_id: UserId, turn_id: uuid.UUID | None) -> JudgeContext | N
 
 
 def store_scores(
-    reply: JudgedReply, results: Mapping[str, JudgeResult], expense: JudgeExpense
+    task: Task, results: Mapping[str, JudgeResult], expense: JudgeExpense
 ) -> None:
-    """Store a judge's scores of a reply, and their cost."""
-    scores.store_scores(reply, results)
+    Score.objects.store(
+        results,
+        turn_id=task.turn_id,
+        user_id=task.user_id,
+        judge=task.payload["judge"],
+        agent=task.agent,
+        experiment=task.payload.get("experiment", ""),
+        origin=task.payload.get("origin", "chat"),
+    )
     costs.record_expense(expense, live.current().get(TELEMETRY))
 
 
 def store_failure(
-    task: ClaimedTask,
+    task: Task,
     error: BaseException,
     receipt: str,
     expense: JudgeExpense,
@@ -63,20 +66,17 @@ def store_failure(
     """Store that a reply could not be judged, and the cost of the attempt."""
     with transaction.atomic():
         costs.record_expense(expense, live.current().get(TELEMETRY))
-        is_over = lifecycle.record_failure(task, error, is_final=is_final)
+        is_over = task.fail(error, is_final=is_final)
         Task.objects.filter(pk=task.id, attempts=task.attempts).exclude(
             state=Task.State.RUNNING
         ).update(result=receipt)
     return is_over
 
 
-def read_cost(task: ClaimedTask) -> JudgingCost:
+def read_cost(task: Task) -> JudgingCost:
     """Return the cost of earlier attempts, from the stored receipt."""
-    result = Task.objects.filter(pk=task.id).values_list("result", flat=True).first()
-    try:
-        receipt: dict[str, Any] = orjson.loads(result or "{}")
-    except orjson.JSONDecodeError:
-        return JudgingCost()
+    stored: Any = JudgeTask.objects.only("result").filter(pk=task.id).first()
+    receipt = {} if stored is None else stored.receipt
     return JudgingCost(
         receipt.get("calls", 0),
         Usage(**receipt.get("usage", {})),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from core.messages import Message
+from core.text.sanitization import shorten_middle
 from telemetry.storage.stored_text import make_storable
 
 MAX_EARLIER_MESSAGES = 12
@@ -45,7 +46,6 @@ class JudgeContext:
 
     @classmethod
     def from_json(cls, payload: Mapping[str, Any]) -> Self:
-        """Parse the result of `to_json`."""
         return cls(
             [ContextMessage(*each) for each in payload["earlier"]],
             [ContextMessage(*each) for each in payload["turn"]],
@@ -89,11 +89,3 @@ def _message_text(message: Message) -> str:
     lines += [f"[{part.get('type')}]" for part in others if part.get("type") != "text"]
     lines += [f"[calls {call.name}({call.arguments})]" for call in message.tool_calls]
     return "\n".join(filter(None, lines))
-
-
-def shorten_middle(text: str, max_chars: int) -> str:
-    """Return a text of at most about `max_chars` characters, cut in the middle."""
-    if len(text) <= max_chars:
-        return text
-    head = max_chars * 2 // 3
-    return f"{text[:head]} […] {text[head - max_chars :]}"

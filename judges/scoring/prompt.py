@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 
 from core.messages import Message
-from judges.scoring.judge_context import ContextMessage, JudgeContext, shorten_middle
+from core.text.sanitization import shorten_middle
+from judges.scoring.judge_context import ContextMessage, JudgeContext
 from judges.scoring.verdict_parser import MAX_SCORE
 
 MAX_ANSWER_CHARS = 8_000

@@ -38,15 +38,12 @@ address and model.
 
 @dataclass(slots=True)
 class JudgingCost:
-    """The model calls so far, and their cost."""
-
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
     cost_micro_usd: int | None = 0
     """None if no price is known."""
 
     def add(self, usage: Usage, cost_micro_usd: int | None) -> None:
-        """Add one answer."""
         total = self + JudgingCost(1, usage, cost_micro_usd)
         self.calls, self.usage = total.calls, total.usage
         self.cost_micro_usd = total.cost_micro_usd

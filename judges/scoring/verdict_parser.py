@@ -26,8 +26,6 @@ class ResultUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JudgeResult:
-    """A judge's result for one criterion."""
-
     score: int
     """From 0 to 10."""
     reasoning: str = ""

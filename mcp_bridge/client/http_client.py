@@ -142,7 +142,7 @@ class McpHttpClient(httpx2.AsyncClient):
                 read=target.server.timeout_seconds + EXTRA_READ_SECONDS,
             ),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-            verify=_ssl_context(),
+            verify=ssl_context(),
         )
 
     async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
@@ -282,5 +282,6 @@ def _describe_error(exc: Exception) -> str:
 
 # Reading them costs more than everything else about a session.
 @functools.cache
-def _ssl_context() -> ssl.SSLContext:
+def ssl_context() -> ssl.SSLContext:
+    """Return the certificates of the system, read once."""
     return httpx2.create_ssl_context()

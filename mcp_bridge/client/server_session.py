@@ -110,7 +110,6 @@ class McpSession:
         await asyncio.shield(self._opened)
 
     def update_token(self, target: ServerTarget) -> None:
-        """Use the user's current token."""
         self._bearer.replace_token(target.token, target.renew)
 
     async def tools(self) -> tuple[CatalogTool, ...]:
@@ -325,7 +324,6 @@ class McpSession:
     # Error mapping.
 
     def _opening_error(self, exc: Exception, outcome: HttpOutcome) -> ServerFailed:
-        """Return the error that prevented the session."""
         cause = error_mapping.root_cause(exc)
         if isinstance(cause, ServerFailed):
             return cause

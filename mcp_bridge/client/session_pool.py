@@ -11,6 +11,7 @@ from time import monotonic
 from weakref import WeakKeyDictionary
 
 from config.sections import Config
+from core.runtime.backoff import Backoff
 from mcp_bridge.client.server_session import McpSession
 from mcp_bridge.client.target import ServerTarget, SessionKey
 from mcp_bridge.config import MCP
@@ -56,12 +57,10 @@ class _PooledSession:
 class _OpenFailure:
     error: ServerFailed
     until: float
-    pause_seconds: float
+    backoff: Backoff
 
 
 class _LoopSessions:
-    """The sessions of one event loop."""
-
     def __init__(self) -> None:
         self.pooled: OrderedDict[SessionKey, _PooledSession] = OrderedDict()
         """In order of use, the most recent last."""
@@ -277,11 +276,14 @@ class SessionPool:
         if isinstance(error, SignInNeeded):
             return
         before = state.failures.pop(key, None)
-        pause = MIN_BACKOFF_SECONDS
-        if before is not None:
-            pause = min(before.pause_seconds * 2, MAX_BACKOFF_SECONDS)
+        backoff = (
+            Backoff(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+            if before is None
+            else before.backoff
+        )
+        pause = backoff.next_seconds()
         logger.warning("%s; no new attempt for %.0f s", error, pause)
-        state.failures[key] = _OpenFailure(error, monotonic() + pause, pause)
+        state.failures[key] = _OpenFailure(error, monotonic() + pause, backoff)
         if len(state.failures) > MAX_REMEMBERED:
             state.failures.popitem(last=False)
 

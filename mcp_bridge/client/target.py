@@ -14,8 +14,6 @@ RenewToken = Callable[[str], Awaitable[str | None]]
 
 
 class SessionKey(NamedTuple):
-    """The identity of a session in the pool."""
-
     server: str
     digest: str
     """A digest of all settings that require a new session when they change."""
@@ -39,7 +37,6 @@ class ServerTarget:
 
     @property
     def key(self) -> SessionKey:
-        """Return the key of the session in the pool."""
         digest = self.server.digest
         if self.server.kind == "stdio":
             # A child receives its token only at its start.

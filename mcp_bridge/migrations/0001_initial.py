@@ -58,7 +58,7 @@ class Migration(migrations.Migration):
                 ('updated_at', models.DateTimeField()),
             ],
             options={
-                'indexes': [models.Index(condition=models.Q(('refresh_token', None)), fields=['expires_at'], name='mcp_token_expiry'), models.Index(fields=['server', '-created_at', '-id'], name='mcp_token_server')],
+                'indexes': [models.Index(condition=models.Q(('refresh_token', None)), fields=['expires_at'], name='mcp_token_expiry'), models.Index(fields=['-created_at', '-id'], name='mcp_token_created'), models.Index(fields=['server', '-created_at', '-id'], name='mcp_token_server')],
                 'constraints': [models.UniqueConstraint(fields=('user_id', 'server', 'resource'), name='mcp_token_user_server')],
             },
         ),

@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from weakref import WeakValueDictionary
 
 from config.sections import Config
 from core.text.sanitization import escape_and_truncate
+from database import database_executor
 from mcp_bridge.config import MCP, OAuthConfig, ToolServerConfig, public_base_url
-from mcp_bridge.oauth import client_store
 from mcp_bridge.oauth.authorization_server import (
     discovery,
     dynamic_registration,
@@ -19,15 +18,9 @@ from mcp_bridge.oauth.authorization_server.http_requests import (
     OAuthHttpClient,
     check_secret_url,
 )
-from mcp_bridge.oauth.crypto import secret_keys
-from mcp_bridge.oauth.crypto.encryption import DecryptionFailed, TokenCipher
 from mcp_bridge.oauth.errors import ServerUnknown, SignInFailed, SignInUnsupported
-from mcp_bridge.oauth.types import (
-    AuthorizationServer,
-    CallDatabase,
-    RegisteredClient,
-    StoredClient,
-)
+from mcp_bridge.oauth.tables import McpClient
+from mcp_bridge.oauth.types import AuthorizationServer
 
 METADATA_MAX_AGE = timedelta(days=1)
 """The age after which a provider's metadata are read again."""
@@ -41,7 +34,6 @@ LockKey = tuple[asyncio.AbstractEventLoop, str, str]
 
 
 def now() -> datetime:
-    """Return the current time."""
     return datetime.now(UTC)
 
 
@@ -79,28 +71,18 @@ def resources_with_sign_in(config: Config, servers: Sequence[str]) -> dict[str, 
 
 
 def redirect_uri(config: Config, name: str, oauth: OAuthConfig) -> str:
-    """Return the redirect URI of a server's sign-ins."""
     return oauth.redirect_uri or f"{public_base_url(config)}/mcp/{name}/oauth/callback"
 
 
 class ClientRegistry:
     """Provides this server's client at each provider."""
 
-    def __init__(
-        self,
-        call_database: CallDatabase,
-        call_database_to_end: CallDatabase,
-        http: OAuthHttpClient,
-        *,
-        clock: Clock = now,
-    ) -> None:
-        self._call_database = call_database
-        self._call_database_to_end = call_database_to_end
+    def __init__(self, http: OAuthHttpClient, *, clock: Clock = now) -> None:
         self._http = http
         self._clock = clock
         self._locks: WeakValueDictionary[LockKey, asyncio.Lock] = WeakValueDictionary()
 
-    async def get_client(self, config: Config, name: str) -> RegisteredClient:
+    async def get_client(self, config: Config, name: str) -> McpClient:
         """Return our client at a server's provider; register it if needed.
 
         Raises `ServerUnknown`, `SignInUnsupported` and `SignInFailed`.
@@ -116,39 +98,28 @@ class ClientRegistry:
             return await self._register(config, name, server, oauth)
 
     async def get_stored_client(
-        self, config: Config, name: str, client_row: int | None
-    ) -> RegisteredClient | None:
+        self, config: Config, name: str, client_id: int | None
+    ) -> McpClient | None:
         """Return the client of a user's sign-in, if it still exists."""
         server, oauth = find_server(config, name)
-        if client_row is None:
+        if client_id is None:
             return (
                 _configured_client(config, name, oauth)
                 if oauth.mode == "static"
                 else None
             )
-        found = await self._call_database(
-            client_store.get_client, client_row, resource_url(server)
+        found = await database_executor.run(
+            McpClient.objects.find_by_id, client_id, resource_url(server)
         )
-        return (
-            None
-            if found is None
-            else decrypt_client(found, secret_keys.load_keys().cipher)
-        )
-
-    async def forget(self, client: RegisteredClient) -> None:
-        """Delete a registration that the provider does not know."""
-        if client.row is not None:
-            await self._call_database_to_end(
-                client_store.delete_client, client.row, client.client_id
-            )
+        return found if found is not None and found.decrypt_secret() else None
 
     async def _register(
         self, config: Config, name: str, server: ToolServerConfig, oauth: OAuthConfig
-    ) -> RegisteredClient:
+    ) -> McpClient:
         started_at = self._clock()
         resource, callback_url = resource_url(server), redirect_uri(config, name, oauth)
-        found = await self._call_database(
-            client_store.find_client, name, resource, callback_url
+        found = await database_executor.run(
+            McpClient.objects.find, name, resource, callback_url
         )
         valid = await self._check_stored(found)
         if valid is not None and not self._is_older_than(
@@ -157,15 +128,27 @@ class ClientRegistry:
             return valid
         provider = await self._discover(name, server)
         if valid is not None and valid.provider.issuer == provider.issuer:
-            await self._call_database_to_end(
-                client_store.update_metadata, valid.row, provider, started_at
+            await database_executor.run_to_end(
+                valid.update_metadata, provider, started_at
             )
-            return replace(valid, provider=provider, discovered_at=started_at)
+            return valid
         client = await dynamic_registration.register_client(
-            self._http, name, provider, callback_url, now=started_at
+            self._http,
+            name,
+            provider,
+            resource=resource,
+            redirect_uri=callback_url,
+            now=started_at,
         )
-        old = None if found is None else found.client.client_id
-        return await self._store(client, resource, replaces=old)
+        old = None if found is None else found.client_id
+        stored = await database_executor.run_to_end(client.register, replaces=old)
+        if not stored.decrypt_secret():
+            raise SignInFailed(
+                f"mcp server '{name}': this process cannot decrypt the client that "
+                "another one registered; set the same COULISSE_VAULT_KEY for all",
+                provider=name,
+            )
+        return stored
 
     async def _discover(
         self, name: str, server: ToolServerConfig
@@ -175,16 +158,9 @@ class ClientRegistry:
             self._http, name, server.url or "", method=method
         )
 
-    async def _check_stored(
-        self, stored: StoredClient | None
-    ) -> RegisteredClient | None:
+    async def _check_stored(self, client: McpClient | None) -> McpClient | None:
         """Return a registration if it is readable and its provider knows it."""
-        client = (
-            None
-            if stored is None
-            else decrypt_client(stored, secret_keys.load_keys().cipher)
-        )
-        if client is None or client.row is None:
+        if client is None or not client.decrypt_secret():
             return None
         expires_at = client.secret_expires_at
         if (
@@ -195,84 +171,31 @@ class ClientRegistry:
         if not self._is_older_than(client.verified_at, VERIFICATION_MAX_AGE):
             return client
         if not await token_endpoint.is_client_known(self._http, client):
-            await self.forget(client)
+            await database_executor.run_to_end(client.forget)
             return None
-        await self._call_database_to_end(
-            client_store.mark_verified, client.row, self._clock()
-        )
+        await database_executor.run_to_end(client.mark_verified, self._clock())
         return client
 
-    async def _store(
-        self, client: RegisteredClient, resource: str, *, replaces: str | None
-    ) -> RegisteredClient:
-        cipher = secret_keys.load_keys().cipher
-        secret = client.client_secret
-        ciphertext = (
-            None
-            if secret is None
-            else cipher.encrypt(secret, *_encryption_context(client))
-        )
-        stored: StoredClient = await self._call_database_to_end(
-            client_store.store_client,
-            client,
-            resource,
-            cipher.key_id,
-            ciphertext,
-            replaces=replaces,
-        )
-        registered = decrypt_client(stored, cipher)
-        if registered is None:
-            raise SignInFailed(
-                f"mcp server '{client.server}': this process cannot decrypt the client "
-                "that another one registered; set the same COULISSE_VAULT_KEY for all",
-                provider=client.server,
-            )
-        return registered
-
-    def _is_older_than(self, at: datetime | None, age: timedelta) -> bool:
-        return at is None or at + age <= self._clock()
+    def _is_older_than(self, at: datetime, age: timedelta) -> bool:
+        return at + age <= self._clock()
 
 
-def _configured_client(
-    config: Config, name: str, oauth: OAuthConfig
-) -> RegisteredClient:
+def _configured_client(config: Config, name: str, oauth: OAuthConfig) -> McpClient:
     """Return the client in the YAML; raises `AuthServerReplyInvalid`."""
     authorization_url, token_url = oauth.authorization_url or "", oauth.token_url or ""
     for url in (authorization_url, token_url):
         # The operator chose the URL, so this machine is allowed.
         check_secret_url(name, url, near=url)
     secret = oauth.client_secret
-    return RegisteredClient(
+    provider = AuthorizationServer(
+        authorization_endpoint=authorization_url, token_endpoint=token_url
+    )
+    client = McpClient(
         server=name,
-        provider=AuthorizationServer(
-            authorization_endpoint=authorization_url, token_endpoint=token_url
-        ),
+        metadata=provider.model_dump(),
         client_id=oauth.client_id or "",
-        client_secret=None if secret is None else secret.get_secret_value(),
         auth_method="client_secret_post",
         redirect_uri=redirect_uri(config, name, oauth),
     )
-
-
-def decrypt_client(
-    stored: StoredClient, cipher: TokenCipher
-) -> RegisteredClient | None:
-    """Return a registration with its secret; None if the key cannot decrypt it."""
-    client = stored.client
-    if stored.ciphertext is None:
-        return client
-    try:
-        secret = cipher.decrypt(stored.ciphertext, *_encryption_context(client))
-    except DecryptionFailed:
-        return None
-    return replace(client, client_secret=secret)
-
-
-def _encryption_context(client: RegisteredClient) -> tuple[str, ...]:
-    return (
-        "mcp_client",
-        client.server,
-        client.provider.issuer,
-        client.client_id,
-        "client_secret",
-    )
+    client.secret = None if secret is None else secret.get_secret_value()
+    return client

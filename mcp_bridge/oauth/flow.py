@@ -1,20 +1,18 @@
 """The sign-in flow of a user to a server, from the link to the tokens."""
 
-import base64
-import hashlib
 import hmac
 import logging
-import secrets as random
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
+from mcp.client.auth import PKCEParameters
 from mcp.client.auth.utils import issuers_match
 
 from config.sections import Config
 from core.ids import UserId
+from database import database_executor
 from mcp_bridge.config import OAuthConfig
-from mcp_bridge.oauth import state_tokens, token_store, used_links
 from mcp_bridge.oauth.authorization_server import token_endpoint
 from mcp_bridge.oauth.authorization_server.http_requests import OAuthHttpClient
 from mcp_bridge.oauth.client_registration import (
@@ -24,7 +22,6 @@ from mcp_bridge.oauth.client_registration import (
     now,
     resource_url,
 )
-from mcp_bridge.oauth.crypto import secret_keys
 from mcp_bridge.oauth.errors import (
     AuthServerRefused,
     AuthServerReplyInvalid,
@@ -33,15 +30,14 @@ from mcp_bridge.oauth.errors import (
     LinkUsed,
     UserMismatch,
 )
-from mcp_bridge.oauth.state_tokens import SignInLink
-from mcp_bridge.oauth.token_encryption import encrypt_tokens
-from mcp_bridge.oauth.types import (
-    AuditHook,
-    CallDatabase,
-    NewTokens,
-    RegisteredClient,
-    no_audit,
+from mcp_bridge.oauth.state_tokens import (
+    MEMORY,
+    SignInLink,
+    SignInState,
+    short_digest,
 )
+from mcp_bridge.oauth.tables import McpClient, McpToken, McpUsedLink
+from mcp_bridge.oauth.types import AuditHook, NewTokens, no_audit
 
 logger = logging.getLogger(__name__)
 
@@ -71,20 +67,11 @@ class AuthorizationFlow:
     """Runs users' sign-ins with providers."""
 
     def __init__(
-        self,
-        call_database: CallDatabase,
-        call_database_to_end: CallDatabase,
-        *,
-        http: OAuthHttpClient | None = None,
-        clock: Clock = now,
+        self, *, http: OAuthHttpClient | None = None, clock: Clock = now
     ) -> None:
-        self._call_database = call_database
-        self._call_database_to_end = call_database_to_end
         self._http = http or OAuthHttpClient()
         self._clock = clock
-        self._clients = ClientRegistry(
-            call_database, call_database_to_end, self._http, clock=clock
-        )
+        self._clients = ClientRegistry(self._http, clock=clock)
 
     async def read_link(self, config: Config, server: str, token: str) -> SignInLink:
         """Return a link's content if it is still usable.
@@ -93,9 +80,8 @@ class AuthorizationFlow:
         `LinkUsed`.
         """
         find_server(config, server)
-        opaque_tokens = secret_keys.load_keys().opaque_tokens
-        link = state_tokens.read_link(opaque_tokens, server, token, now=self._clock())
-        if await self._call_database(used_links.is_used, link.nonce):
+        link = SignInLink.read(server, token, now=self._clock())
+        if await database_executor.run(McpUsedLink.objects.is_used, link.nonce):
             raise LinkUsed
         return link
 
@@ -118,10 +104,7 @@ class AuthorizationFlow:
         if any(user_id != link.user_id for user_id in user_ids):
             raise UserMismatch
         redirect = await self.begin(config, server, link.user_id, browser=browser)
-        if not await self._call_database_to_end(
-            used_links.mark_used, link.nonce, link.expires_at
-        ):
-            raise LinkUsed
+        await self._mark_used(link)
         return redirect
 
     async def begin(
@@ -133,23 +116,20 @@ class AuthorizationFlow:
         """
         configured, oauth = find_server(config, server)
         client = await self._clients.get_client(config, server)
-        verifier = random.token_urlsafe(48)
-        nonce = state_tokens.new_nonce()
-        state = state_tokens.new_state(
-            secret_keys.load_keys().opaque_tokens,
-            server,
-            user_id,
-            nonce=nonce,
-            client_row=client.row,
-            resource=resource_url(configured),
-            verifier=verifier,
-            browser=browser,
-            now=self._clock(),
+        pkce = PKCEParameters.generate()
+        state = SignInState(
+            server=server,
+            user_id=user_id,
+            client_row=client.pk,
+            resource=short_digest(resource_url(configured)),
+            verifier=pkce.code_verifier,
+            browser="" if browser is None else short_digest(browser),
         )
+        token = state.write(now=self._clock())
         return AuthorizationRedirect(
-            _authorization_url(client, oauth, state, verifier),
+            _authorization_url(client, oauth, token, pkce.code_challenge),
             client.redirect_uri,
-            cookie_name(nonce),
+            cookie_name(state.nonce),
         )
 
     async def finish(
@@ -166,47 +146,44 @@ class AuthorizationFlow:
         Raises the errors of `read_link`, and `BrowserMismatch` and `SignInFailed`.
         """
         configured, oauth = find_server(config, server)
-        opaque_tokens = secret_keys.load_keys().opaque_tokens
-        state = state_tokens.read_state(
-            opaque_tokens, server, response.state, now=self._clock()
-        )
-        link = state.link
+        state = SignInState.read(server, response.state, now=self._clock())
+        cookie = cookies.get(cookie_name(state.nonce), "")
         if state.browser and not hmac.compare_digest(
-            state.browser,
-            state_tokens.short_digest(cookies.get(cookie_name(link.nonce), "")),
+            state.browser, short_digest(cookie)
         ):
             raise BrowserMismatch
-        if not await self._call_database_to_end(
-            used_links.mark_used, link.nonce, link.expires_at
-        ):
-            raise LinkUsed
+        await self._mark_used(state)
         resource = resource_url(configured)
         client = await self._clients.get_stored_client(config, server, state.client_row)
-        if client is None or state.resource != state_tokens.short_digest(resource):
+        if client is None or state.resource != short_digest(resource):
             raise LinkInvalid(
                 "The sign-in of this server has changed; request a new link."
             )
         new_tokens = await self._redeem(client, response, state.verifier)
-        encrypted = encrypt_tokens(
-            new_tokens, server, resource, link.user_id, secret_keys.load_keys().cipher
-        )
-        if encrypted.scopes is None:
+        if new_tokens.scopes is None:
             scopes = oauth.scopes or client.provider.scopes
-            encrypted = replace(encrypted, scopes=" ".join(scopes))
-        await self._call_database_to_end(
-            token_store.store_tokens,
-            link.user_id,
+            new_tokens = replace(new_tokens, scopes=" ".join(scopes))
+        await database_executor.run_to_end(
+            McpToken.objects.connect,
+            state.user_id,
             server,
             resource,
-            client.row,
-            encrypted,
+            client.pk,
+            new_tokens,
             now=self._clock(),
-            audit=audit_for(link.user_id),
+            audit=audit_for(state.user_id),
         )
         logger.info("a user connected mcp server '%s'", server)
 
+    async def _mark_used(self, link: SignInLink) -> None:
+        """Use up a link or a state; raises `LinkUsed`."""
+        forget_at = self._clock() + MEMORY
+        mark = McpUsedLink.objects.mark_used
+        if not await database_executor.run_to_end(mark, link.nonce, forget_at):
+            raise LinkUsed
+
     async def _redeem(
-        self, client: RegisteredClient, response: AuthorizationResponse, verifier: str
+        self, client: McpClient, response: AuthorizationResponse, verifier: str
     ) -> NewTokens:
         _check_issuer(client, response.issuer)
         if response.error is not None:
@@ -235,7 +212,7 @@ class AuthorizationFlow:
             )
         except AuthServerRefused as exc:
             if exc.error == "invalid_client":
-                await self._clients.forget(client)
+                await database_executor.run_to_end(client.forget)
             raise
 
 
@@ -244,7 +221,7 @@ def cookie_name(nonce: str) -> str:
     return f"coulisse-sign-in-{nonce[:12]}"
 
 
-def _check_issuer(client: RegisteredClient, issuer: str | None) -> None:
+def _check_issuer(client: McpClient, issuer: str | None) -> None:
     """Refuse a response from another issuer (RFC 9207)."""
     expected = client.provider.issuer
     if not expected:
@@ -259,15 +236,14 @@ def _check_issuer(client: RegisteredClient, issuer: str | None) -> None:
 
 
 def _authorization_url(
-    client: RegisteredClient, oauth: OAuthConfig, state: str, verifier: str
+    client: McpClient, oauth: OAuthConfig, state: str, challenge: str
 ) -> str:
-    digest = hashlib.sha256(verifier.encode()).digest()
     parameters = {
         "response_type": "code",
         "client_id": client.client_id,
         "redirect_uri": client.redirect_uri,
         "state": state,
-        "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
+        "code_challenge": challenge,
         "code_challenge_method": "S256",
     }
     scopes = oauth.scopes or client.provider.scopes

@@ -1,34 +1,48 @@
-"""The content of links and states: user, server, expiry."""
+"""Links, and the `state` of sign-ins, as tokens: user, server, expiry."""
 
 import secrets
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any
-from uuid import UUID
+from typing import ClassVar, Self
+
+from pydantic import BaseModel, Field
 
 from core.ids import UserId
-from mcp_bridge.oauth.crypto.opaque_tokens import OpaqueTokens
+from mcp_bridge.oauth.crypto import secret_keys
 from mcp_bridge.oauth.errors import LinkInvalid
 
 LIFETIME = timedelta(minutes=10)
+MEMORY = 2 * LIFETIME
+"""How long a used link is stored, longer than it is valid."""
 
 
-@dataclass(frozen=True, slots=True)
-class SignInLink:
+class SignInLink(BaseModel, frozen=True):
     """A link for one user to one server's sign-in."""
 
+    purpose: ClassVar[str] = "link"
     server: str
     user_id: UserId
-    nonce: str
-    expires_at: datetime
+    nonce: str = Field(default_factory=lambda: secrets.token_hex(16))
+
+    def write(self, *, now: datetime) -> str:
+        content, expires_at = self.model_dump(), now + LIFETIME
+        opaque_tokens = secret_keys.load_keys().opaque_tokens
+        return opaque_tokens.write(self.purpose, content, expires_at=expires_at)
+
+    @classmethod
+    def read(cls, server: str, token: str, *, now: datetime) -> Self:
+        """Return the content; raises `LinkInvalid` and `LinkExpired`."""
+        opaque_tokens = secret_keys.load_keys().opaque_tokens
+        content = opaque_tokens.read(cls.purpose, token, now=now)
+        if content["server"] != server:
+            raise LinkInvalid
+        return cls.model_validate(content)
 
 
-@dataclass(frozen=True, slots=True)
-class SignInState:
+class SignInState(SignInLink, frozen=True):
     """The OAuth `state` of a sign-in."""
 
-    link: SignInLink
+    purpose: ClassVar[str] = "state"
     client_row: int | None
     resource: str
     """A digest of the server's URL at the start of the sign-in."""
@@ -38,74 +52,5 @@ class SignInState:
     """A digest of the browser's cookie; empty without a browser."""
 
 
-def new_link(
-    opaque_tokens: OpaqueTokens, server: str, user_id: UserId, *, now: datetime
-) -> str:
-    """Return a token that lets this user connect the server, once."""
-    content = {"s": server, "u": user_id.hex, "n": new_nonce()}
-    return opaque_tokens.write("link", content, expires_at=now + LIFETIME)
-
-
-def read_link(
-    opaque_tokens: OpaqueTokens, server: str, token: str, *, now: datetime
-) -> SignInLink:
-    """Return a link's content; raises `LinkInvalid` and `LinkExpired`."""
-    return _parse_link(server, opaque_tokens.read("link", token, now=now), now)
-
-
-def new_state(
-    opaque_tokens: OpaqueTokens,
-    server: str,
-    user_id: UserId,
-    *,
-    nonce: str,
-    client_row: int | None,
-    resource: str,
-    verifier: str,
-    browser: str | None,
-    now: datetime,
-) -> str:
-    """Return a new state for the provider to return."""
-    content = {
-        "s": server,
-        "u": user_id.hex,
-        "n": nonce,
-        "c": client_row,
-        "r": short_digest(resource),
-        "v": verifier,
-        "b": "" if browser is None else short_digest(browser),
-    }
-    return opaque_tokens.write("state", content, expires_at=now + LIFETIME)
-
-
-def read_state(
-    opaque_tokens: OpaqueTokens, server: str, token: str, *, now: datetime
-) -> SignInState:
-    """Return a state's content; raises `LinkInvalid` and `LinkExpired`."""
-    content = opaque_tokens.read("state", token, now=now)
-    return SignInState(
-        _parse_link(server, content, now),
-        content["c"],
-        content["r"],
-        content["v"],
-        content["b"],
-    )
-
-
-def _parse_link(server: str, content: dict[str, Any], now: datetime) -> SignInLink:
-    if content["s"] != server:
-        raise LinkInvalid
-    # How long a used link is stored, longer than it is valid.
-    return SignInLink(
-        server, UserId(UUID(content["u"])), content["n"], now + 2 * LIFETIME
-    )
-
-
 def short_digest(text: str) -> str:
-    """Return a short digest of a text."""
     return sha256(text.encode()).hexdigest()[:32]
-
-
-def new_nonce() -> str:
-    """Return a unique nonce for a link."""
-    return secrets.token_hex(16)

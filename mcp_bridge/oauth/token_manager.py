@@ -1,7 +1,6 @@
 """Read, refresh and end users' access tokens."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -10,8 +9,8 @@ from config.errors import SecretsInvalid
 from config.sections import Config
 from core.errors import CoulisseError
 from core.ids import UserId
+from database import database_executor
 from mcp_bridge.config import MCP
-from mcp_bridge.oauth import token_store
 from mcp_bridge.oauth.authorization_server import token_endpoint
 from mcp_bridge.oauth.authorization_server.http_requests import OAuthHttpClient
 from mcp_bridge.oauth.client_registration import (
@@ -23,20 +22,11 @@ from mcp_bridge.oauth.client_registration import (
     resources_with_sign_in,
 )
 from mcp_bridge.oauth.crypto import secret_keys
-from mcp_bridge.oauth.crypto.encryption import DecryptionFailed
 from mcp_bridge.oauth.errors import SignInFailed
-from mcp_bridge.oauth.state_tokens import new_link
-from mcp_bridge.oauth.token_encryption import (
-    decrypt_access_token,
-    decrypt_refresh_token,
-)
+from mcp_bridge.oauth.state_tokens import SignInLink
+from mcp_bridge.oauth.tables import McpToken
 from mcp_bridge.oauth.token_refresh import TokenRefresher
-from mcp_bridge.oauth.types import (
-    AuditHook,
-    CallDatabase,
-    StoredTokens,
-    no_audit,
-)
+from mcp_bridge.oauth.types import AuditHook, no_audit
 
 REFRESH_MARGIN = timedelta(seconds=60)
 """A token that expires sooner is refreshed before use."""
@@ -47,34 +37,15 @@ logger = logging.getLogger(__name__)
 
 
 class TokenManager:
-    """Manages users' sign-ins to MCP servers; one per process.
-
-    `call_database` and `call_database_to_end` are `run` and `run_to_end` of
-    `database.database_executor`.
-    """
+    """Manages users' sign-ins to MCP servers; one per process."""
 
     def __init__(
-        self,
-        call_database: CallDatabase,
-        call_database_to_end: CallDatabase,
-        *,
-        http: OAuthHttpClient | None = None,
-        clock: Clock = now,
+        self, *, http: OAuthHttpClient | None = None, clock: Clock = now
     ) -> None:
-        self._call_database = call_database
-        self._call_database_to_end = call_database_to_end
         self._http = http or OAuthHttpClient()
         self._clock = clock
-        self._clients = ClientRegistry(
-            call_database, call_database_to_end, self._http, clock=clock
-        )
-        self._refresher = TokenRefresher(
-            call_database,
-            call_database_to_end,
-            self._clients,
-            http=self._http,
-            clock=clock,
-        )
+        self._clients = ClientRegistry(self._http, clock=clock)
+        self._refresher = TokenRefresher(self._clients, http=self._http, clock=clock)
 
     async def tokens(
         self, config: Config, servers: Sequence[str], user_id: UserId
@@ -88,13 +59,13 @@ class TokenManager:
         resources = resources_with_sign_in(config, servers)
         if not resources or not _has_secrets():
             return {}
-        found: dict[str, StoredTokens] = await self._call_database(
-            token_store.read_tokens, user_id, resources
+        found = await database_executor.run(
+            McpToken.objects.by_server, user_id, resources
         )
         if not found:
             return {}
         usable = await asyncio.gather(
-            *(self._usable_token(config, user_id, stored) for stored in found.values())
+            *(self._usable_token(config, stored) for stored in found.values())
         )
         return {
             server: token
@@ -114,13 +85,11 @@ class TokenManager:
         stored = await self._refresher.read(config, server, user_id)
         if stored is None:
             return None
-        token = decrypt_access_token(stored, user_id, secret_keys.load_keys().cipher)
+        token = stored.decrypt("access_token")
         if token != refused:
             return token
         try:
-            return await self._refresher.refresh(
-                config, user_id, stored, is_refused=True
-            )
+            return await self._refresher.refresh(config, stored, is_refused=True)
         except SignInFailed as exc:
             logger.warning("could not refresh a user's token: %s", exc)
             raise _renewal_failed(server) from exc
@@ -130,9 +99,8 @@ class TokenManager:
 
         The user also returns to this URL: a cookie connects both visits.
         """
-        token = new_link(
-            secret_keys.load_keys().opaque_tokens, server, user_id, now=self._clock()
-        )
+        link = SignInLink(server=server, user_id=user_id)
+        token = link.write(now=self._clock())
         callback_url = redirect_uri(config, server, find_server(config, server)[1])
         return f"{callback_url.removesuffix('oauth/callback')}connect?token={token}"
 
@@ -145,15 +113,15 @@ class TokenManager:
         """
         servers = config.get(MCP)
         resources = resources_with_sign_in(config, [*servers])
-        found: dict[str, StoredTokens] = {}
+        found: dict[str, McpToken] = {}
         if resources:
-            found = await self._call_database(
-                token_store.read_tokens, user_id, resources
+            found = await database_executor.run(
+                McpToken.objects.by_server, user_id, resources
             )
         return {
             name: None
             if name not in resources
-            else name in found and self._is_readable(found[name], user_id)
+            else name in found and self._is_readable(found[name])
             for name in servers
         }
 
@@ -169,12 +137,11 @@ class TokenManager:
 
         The local sign-in always ends; a failure at the provider is logged.
         """
-        removed: list[StoredTokens] = await self._call_database_to_end(
-            token_store.disconnect, user_id, server, audit=audit
+        removed = await database_executor.run_to_end(
+            McpToken.objects.disconnect, user_id, server, audit=audit
         )
         for stored in removed:
-            with contextlib.suppress(DecryptionFailed):
-                await self._revoke(config, user_id, stored)
+            await self.revoke(config, stored)
         return bool(removed)
 
     async def close(self) -> None:
@@ -182,10 +149,10 @@ class TokenManager:
         await self._refresher.close()
 
     async def _usable_token(
-        self, config: Config, user_id: UserId, stored: StoredTokens
+        self, config: Config, stored: McpToken
     ) -> str | SignInFailed | None:
-        token = decrypt_access_token(stored, user_id, secret_keys.load_keys().cipher)
-        expires_at = stored.encrypted.expires_at
+        token = stored.decrypt("access_token")
+        expires_at = stored.expires_at
         if (
             token is None
             or expires_at is None
@@ -195,7 +162,7 @@ class TokenManager:
         is_valid = expires_at > self._clock()
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS if is_valid else None):
-                renewed = await self._refresher.refresh(config, user_id, stored)
+                renewed = await self._refresher.refresh(config, stored)
         except TimeoutError:
             return token  # The old token is still valid, and the refresh continues.
         except CoulisseError as exc:
@@ -203,38 +170,30 @@ class TokenManager:
             return (
                 token if expires_at > self._clock() else _renewal_failed(stored.server)
             )
-        if renewed is None and stored.encrypted.refresh_token is None:
+        if renewed is None and stored.refresh_token is None:
             return token if expires_at > self._clock() else None
         return renewed
 
-    async def _revoke(
-        self, config: Config, user_id: UserId, stored: StoredTokens
-    ) -> None:
+    async def revoke(self, config: Config, stored: McpToken) -> None:
+        """Revoke a removed sign-in at its provider; a failure is logged."""
         try:
             client = await self._clients.get_stored_client(
-                config, stored.server, stored.client_row
+                config, stored.server, stored.client_id
             )
             if client is None or client.provider.revocation_endpoint is None:
                 return
-            cipher = secret_keys.load_keys().cipher
-            for token in (
-                decrypt_refresh_token(stored, user_id, cipher),
-                decrypt_access_token(stored, user_id, cipher),
-            ):
-                if token is not None:
+            for name in ("refresh_token", "access_token"):
+                if (token := stored.decrypt(name)) is not None:
                     await token_endpoint.revoke_token(self._http, client, token)
         except CoulisseError as exc:
             logger.warning("could not revoke a user's token at its provider: %s", exc)
 
-    def _is_readable(self, stored: StoredTokens, user_id: UserId) -> bool:
-        if (
-            decrypt_access_token(stored, user_id, secret_keys.load_keys().cipher)
-            is None
-        ):
+    def _is_readable(self, stored: McpToken) -> bool:
+        if stored.decrypt("access_token") is None:
             return False
-        expires_at = stored.encrypted.expires_at
+        expires_at = stored.expires_at
         is_valid = expires_at is None or expires_at > self._clock()
-        return is_valid or stored.encrypted.refresh_token is not None
+        return is_valid or stored.refresh_token is not None
 
 
 def _renewal_failed(server: str) -> SignInFailed:

@@ -26,8 +26,6 @@ MAX_DESCRIPTION_LENGTH = 8000
 
 @dataclass(frozen=True, slots=True)
 class CatalogTool:
-    """One tool of a server."""
-
     name: str
     """The server's name of the tool."""
     description: str

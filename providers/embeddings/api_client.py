@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,10 +29,11 @@ async def embed_texts(api: EmbeddingApi, texts: Sequence[str], *, query: bool) -
     """Return a row for each text, not normalized; no text may be blank."""
     limits = api.limits
     encoded = [_truncate(text, limits.text_bytes) for text in texts]
-    parts = [
-        await _embed_batch(api, batch, query=query)
-        for batch in _split_batches(encoded, limits)
-    ]
+    parts: list[Rows] = []
+    for batch in _split_batches(encoded, limits):
+        parts.append(await _embed_batch(api, batch, query=query))
+        # If the length was unknown, the first vectors determine it.
+        api = replace(api, dimensions=parts[0].shape[1])
     return np.concatenate(parts)
 
 
@@ -118,10 +120,11 @@ def _parse_response(
         raise error_mapping.malformed_reply(
             source, f"has {len(vectors)} vectors for {count} texts"
         )
-    rows = np.zeros((count, dimensions), dtype=np.float32)
     indexes = [item.get("index", number) for number, item in enumerate(vectors)]
     if sorted(indexes) != list(range(count)):
         raise error_mapping.malformed_reply(source, "has vectors without a valid index")
+    dimensions = dimensions or _parse_vector(vectors[0]["embedding"]).size
+    rows = np.zeros((count, dimensions), dtype=np.float32)
     for index, item in zip(indexes, vectors, strict=True):
         vector = _parse_vector(item["embedding"])
         if vector.shape != (dimensions,):

@@ -25,7 +25,6 @@ class ApiEmbedder(EmbedderKind):
     """An embedder behind an API like OpenAI's `/embeddings`."""
 
     async def embed(self, embedder: Embedder, texts: list[str], *, query: bool) -> Rows:
-        """Call the API, in batches."""
         if embedder.api is None:
             raise ValueError(f"the embedder {embedder.id} has no API")
         return await api_client.embed_texts(embedder.api, texts, query=query)

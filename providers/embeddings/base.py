@@ -43,6 +43,7 @@ class EmbeddingApi:
 
     source: ProviderSource
     dimensions: int
+    """0 if only the API knows it."""
     limits: BatchLimits
     extra: Mapping[str, Any]
     """Fields of the request besides the texts and the model."""
@@ -72,8 +73,6 @@ class Embedder:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingModel:
-    """One model of an API."""
-
     dimensions: int
     """The default for `dims`."""
     choices: Collection[int] = ()
@@ -81,7 +80,7 @@ class EmbeddingModel:
 
 
 class EmbedderKind(ABC):
-    """One kind of embedder: one module, and one line in `registry.EMBEDDERS`.
+    """One kind of embedder: one module, and one line in `embedders.EMBEDDERS`.
 
     `entry` is the entry under `providers:` that `embed_with.provider` names, if any.
     """

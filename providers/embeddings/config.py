@@ -1,8 +1,8 @@
 """The YAML's `embed_with:` map: the embedder settings."""
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
-from providers.config import check_key, normalize_url, strip_key
+from providers.config import ApiKey, BaseUrl
 
 MAX_DIMENSIONS = 16_000
 """The limit of PostgreSQL's vectors."""
@@ -33,12 +33,12 @@ class EmbedderConfig(BaseModel):
         description="The embedding model. Default: the provider's default; required "
         "for a server at another `base_url`.",
     )
-    api_key: SecretStr | None = Field(
+    api_key: ApiKey = Field(
         None,
         description="The provider's key. Required for `voyage`. Default for the "
         "others: the key of their entry under `providers:`.",
     )
-    base_url: str | None = Field(
+    base_url: BaseUrl | None = Field(
         None,
         description="The address of the API, usually ending in `/v1`. Default: that of "
         "the entry under `providers:`, or the provider's own. With an address here, "
@@ -59,7 +59,3 @@ class EmbedderConfig(BaseModel):
         description="The cosine similarity below which two texts count as unrelated. "
         "Default: by embedder.",
     )
-
-    _clean_key = field_validator("api_key", mode="before")(strip_key)
-    _sendable_key = field_validator("api_key")(check_key)
-    _clean_url = field_validator("base_url")(normalize_url)

@@ -9,7 +9,7 @@ and compare only vectors with the same id.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,10 +18,21 @@ from config.validation.suggestions import did_you_mean
 from providers import registry as provider_registry
 from providers.config import PROVIDERS
 from providers.embeddings import minilm, provider_access
-from providers.embeddings.base import Embedder, EmbedderProblem, Rows
+from providers.embeddings.base import Embedder, EmbedderKind, EmbedderProblem, Rows
 from providers.embeddings.config import EmbedderConfig
-from providers.embeddings.registry import EMBEDDERS, kind_of
+from providers.embeddings.hash_embedder import HashEmbedder
+from providers.embeddings.minilm import MiniLMEmbedder
+from providers.embeddings.openai import OpenAIEmbedder
+from providers.embeddings.voyage import VoyageEmbedder
 from providers.errors import EmbedderMisconfigured
+
+EMBEDDERS: dict[str, EmbedderKind] = {
+    "hash": HashEmbedder(),
+    "local": MiniLMEmbedder(),
+    "openai": OpenAIEmbedder(),
+    "voyage": VoyageEmbedder(),
+}
+"""The kinds by name: to add one, write its module and add a line here."""
 
 # JSON, tokenizers and databases reject these.
 INVALID_CHARACTERS = re.compile("[\x00\ud800-\udfff]")
@@ -39,6 +50,14 @@ def choose_embedder(config: Config, embed_with: EmbedderConfig | None) -> Embedd
     ]
     if found:
         raise EmbedderMisconfigured(detail="; ".join(found))
+    return build_embedder(config, embed_with)
+
+
+def build_embedder(config: Config, embed_with: EmbedderConfig) -> Embedder:
+    """Return the embedder that `embed_with` names, which has no problems.
+
+    Only `dims` may be missing: the vectors then have the length that the API returns.
+    """
     entry = provider_access.find_provider(config, embed_with.provider)
     name = embed_with.provider if entry is None else "openai"
     return EMBEDDERS[name].build(embed_with, entry)
@@ -59,7 +78,6 @@ def find_problems(
 
 
 def embedder_warning(embedder: Embedder) -> str | None:
-    """Return the operator's warning about an embedder, if any."""
     return kind_of(embedder).warning
 
 
@@ -72,14 +90,15 @@ async def embed_texts(
     that are too long lose their end. Set `query` for texts to search with. Raises the
     errors of `providers.errors`.
     """
-    rows = np.zeros((len(texts), embedder.dimensions), dtype=np.float32)
     cleaned = [INVALID_CHARACTERS.sub(" ", text) for text in texts]
     filled = [number for number, text in enumerate(cleaned) if text.strip()]
-    if filled:
-        texts_to_embed = [cleaned[number] for number in filled]
-        rows[filled] = await kind_of(embedder).embed(
-            embedder, texts_to_embed, query=query
-        )
+    if not filled:
+        return np.zeros((len(texts), embedder.dimensions), dtype=np.float32)
+    embedded = await kind_of(embedder).embed(
+        embedder, [cleaned[number] for number in filled], query=query
+    )
+    rows = np.zeros((len(texts), embedded.shape[1]), dtype=np.float32)
+    rows[filled] = embedded
     return _normalize(rows)
 
 
@@ -91,15 +110,26 @@ def preload(embedder: Embedder) -> None:
     kind_of(embedder).load()
 
 
-def _best_available(config: Config) -> Embedder:
+def kind_of(embedder: Embedder) -> EmbedderKind:
+    """Return the kind whose name begins the embedder's id.
+
+    Entries under `providers:` of another kind speak OpenAI's API.
+    """
+    return EMBEDDERS.get(embedder.id.partition(":")[0], EMBEDDERS["openai"])
+
+
+def openai_entries(config: Config) -> Iterator[str]:
+    """Yield the entries under `providers:` that are OpenAI itself, "openai" first."""
     entries = config.get(PROVIDERS)
-    # The entry called "openai" first.
     for name in sorted(entries, key=lambda name: name != "openai"):
         entry = entries[name]
         if entry.kind == "openai" and not provider_registry.has_custom_address(entry):
-            return EMBEDDERS["openai"].build(
-                EmbedderConfig(provider=name), entry.per_endpoint()[0]
-            )
+            yield name
+
+
+def _best_available(config: Config) -> Embedder:
+    for name in openai_entries(config):
+        return build_embedder(config, EmbedderConfig(provider=name))
     name = "local" if minilm.is_available() else "hash"
     return EMBEDDERS[name].build(EmbedderConfig(provider=name), None)
 

@@ -90,7 +90,6 @@ class HashEmbedder(EmbedderKind):
     def problems(
         self, config: Config, embed_with: EmbedderConfig, entry: ProviderConfig | None
     ) -> Iterator[EmbedderProblem]:
-        """Yield the unsupported fields."""
         yield from offline_problems(embed_with)
         if embed_with.model is not None:
             yield "model", "'hash' has no models; remove it"
@@ -98,13 +97,11 @@ class HashEmbedder(EmbedderKind):
     def build(
         self, embed_with: EmbedderConfig, entry: ProviderConfig | None
     ) -> Embedder:
-        """Return the embedder, with any number of dimensions."""
         dimensions = embed_with.dims or DEFAULT_DIMENSIONS
         threshold = resolve_threshold(embed_with, SIMILARITY_THRESHOLD)
         return Embedder(f"hash:{dimensions}", dimensions, threshold, LANGUAGES)
 
     async def embed(self, embedder: Embedder, texts: list[str], *, query: bool) -> Rows:
-        """Hash the words of each text."""
         if sum(map(len, texts)) < MAX_INLINE_CHARS:
             return embed_texts(texts, embedder.dimensions)
         return await asyncio.to_thread(embed_texts, texts, embedder.dimensions)

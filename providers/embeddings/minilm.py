@@ -58,7 +58,6 @@ class MiniLMEmbedder(EmbedderKind):
     def problems(
         self, config: Config, embed_with: EmbedderConfig, entry: ProviderConfig | None
     ) -> Iterator[EmbedderProblem]:
-        """Yield the unsupported fields, and missing packages."""
         yield from offline_problems(embed_with)
         if embed_with.model not in (None, NAME):
             yield "model", f"'local' has no model '{embed_with.model}', only '{NAME}'"
@@ -74,17 +73,15 @@ class MiniLMEmbedder(EmbedderKind):
     def build(
         self, embed_with: EmbedderConfig, entry: ProviderConfig | None
     ) -> Embedder:
-        """Return the embedder."""
         threshold = resolve_threshold(embed_with, SIMILARITY_THRESHOLD)
         return Embedder(f"local:{NAME}:{DIMENSIONS}", DIMENSIONS, threshold, LANGUAGES)
 
     async def embed(self, embedder: Embedder, texts: list[str], *, query: bool) -> Rows:
-        """Run the model on its thread."""
         return await (embed_queries(texts) if query else embed_documents(texts))
 
     def load(self) -> None:
         """Load the model now, 0.3 s of work; raise EmbedderDown if that fails."""
-        load_model()
+        _process_model.model()
 
 
 @functools.cache
@@ -93,11 +90,6 @@ def is_available() -> bool:
     if any(importlib.util.find_spec(name) is None for name in PACKAGES):
         return False
     return _vocabulary_path().is_file() and _weights_path().is_file()
-
-
-def load_model() -> None:
-    """Load the model now, 0.3 s of work; raise EmbedderDown if that fails."""
-    _process_model.model()
 
 
 async def embed_documents(texts: Sequence[str]) -> Rows:
@@ -140,8 +132,6 @@ def _split_batches(texts: Sequence[str]) -> Iterator[list[int]]:
 
 
 class _Model:
-    """The loaded model."""
-
     def __init__(self) -> None:
         # Imported on first use: they take 40 MB.
         import onnxruntime  # type: ignore[import-untyped]
@@ -204,7 +194,6 @@ class _ProcessModel:
         return self.model().embed(texts)
 
     def cached_query(self, text: str) -> Rows | None:
-        """Return the row of a recent query."""
         with self._recent_lock:
             if text in self._recent:
                 self._recent.move_to_end(text)

@@ -31,7 +31,6 @@ class OpenAIEmbedder(ApiEmbedder):
     def problems(
         self, config: Config, embed_with: EmbedderConfig, entry: ProviderConfig | None
     ) -> Iterator[EmbedderProblem]:
-        """Yield the problems of the key, the model and `dims`."""
         if entry is None and embed_with.api_key is None and embed_with.base_url is None:
             clash = config.get(PROVIDERS).get("openai")
             yield (

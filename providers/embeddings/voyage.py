@@ -36,7 +36,6 @@ class VoyageEmbedder(ApiEmbedder):
     def problems(
         self, config: Config, embed_with: EmbedderConfig, entry: ProviderConfig | None
     ) -> Iterator[EmbedderProblem]:
-        """Yield the problems of the key, the model and `dims`."""
         if embed_with.api_key is None:
             yield "api_key", "is required for 'voyage', for example ${VOYAGE_API_KEY}"
         yield from model_problems(

@@ -41,9 +41,7 @@ def call_cost(
     """
     tariff = find_tariff(config, provider, model)
     cost = tariff.rates(usage.input_tokens, at).cost(usage) if tariff else None
-    if cost is None:
-        _warn(provider, model)
-    return cost
+    return _checked(cost, provider, model)
 
 
 def estimate_cost(
@@ -57,9 +55,7 @@ def estimate_cost(
     cost = None
     if tariff is not None:
         cost = tariff.rates(input_tokens).max_cost(input_tokens, output_tokens)
-    if cost is None:
-        _warn(provider, model)
-    return cost
+    return _checked(cost, provider, model)
 
 
 def find_tariff(config: Config, provider: str, model: str) -> Tariff | None:
@@ -94,9 +90,7 @@ def embedding_cost(config: Config, source: ProviderSource, tokens: int) -> int |
     """
     tariff = embedding_tariff(config, source)
     cost = tariff.rates(tokens).cost(Usage(tokens)) if tariff else None
-    if cost is None:
-        _warn(source.name, source.model)
-    return cost
+    return _checked(cost, source.name, source.model)
 
 
 def _look_up(config: Config, provider: str, model: str) -> Tariff | None:
@@ -117,8 +111,9 @@ def _rates_of_price(price: Price) -> rates.Rates:
     )
 
 
-def _warn(provider: str, model: str) -> None:
-    if (provider, model) not in _warned:
+def _checked(cost: int | None, provider: str, model: str) -> int | None:
+    """Return the cost; without one, warn once per model."""
+    if cost is None and (provider, model) not in _warned:
         _warned.add((provider, model))
         logger.warning(
             "no price is known for %s of provider '%s': its calls are recorded without "
@@ -127,3 +122,4 @@ def _warn(provider: str, model: str) -> None:
             model,
             provider,
         )
+    return cost

@@ -20,6 +20,7 @@ from providers.resilience.error_mapping import ProviderSource
 logger = logging.getLogger(__name__)
 
 UNKNOWN = "unknown"
+TOKEN_TYPES = ("input", "output", "cache_read", "cache_write", "reasoning")
 HEADER = ("model", "input", "output", "cached", "written", "source", "used by")
 
 
@@ -36,8 +37,6 @@ class ModelUse:
 
 @dataclass(frozen=True, slots=True)
 class PricedModel:
-    """A configured model and its tariff."""
-
     provider: str
     model: str
     used_by: tuple[str, ...]
@@ -90,7 +89,6 @@ def warm() -> None:
 
 
 def unpriced_models(priced: list[PricedModel]) -> list[str]:
-    """Return the names of the models without a known price."""
     return [each.name for each in priced if each.tariff is None]
 
 
@@ -125,32 +123,26 @@ def _remarks(tariff: Tariff) -> Iterator[str]:
 
 
 def as_json(priced: list[PricedModel]) -> dict[str, Any]:
-    """Return the same as JSON."""
     return {"object": "prices", "data": [_model_as_json(each) for each in priced]}
 
 
 def _model_as_json(priced: PricedModel) -> dict[str, Any]:
-    entry: dict[str, Any] = {
+    tariff, rates = priced.tariff, priced.rates
+    return {
         "provider": priced.provider,
         "model": priced.model,
         "used_by": list(priced.used_by),
-        "source": None,
-        "usd_per_million_tokens": None,
-        "remarks": [],
+        "source": tariff and tariff.source,
+        "usd_per_million_tokens": rates and _prices_as_json(rates),
+        "remarks": list(_remarks(tariff)) if tariff else [],
     }
-    if priced.tariff is None or priced.rates is None:
-        return entry
-    rates = priced.rates
-    token_types = ("input", "output", "cache_read", "cache_write", "reasoning")
+
+
+def _prices_as_json(rates: Rates) -> dict[str, float | None]:
+    prices = {name: getattr(rates, name) for name in TOKEN_TYPES}
     return {
-        **entry,
-        "source": priced.tariff.source,
-        "usd_per_million_tokens": {
-            name: None if price is None else float(_usd_per_million(rates, price))
-            for name in token_types
-            for price in [getattr(rates, name)]
-        },
-        "remarks": list(_remarks(priced.tariff)),
+        name: None if price is None else float(_usd_per_million(rates, price))
+        for name, price in prices.items()
     }
 
 

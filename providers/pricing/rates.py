@@ -104,8 +104,6 @@ class RatePeriod:
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """A model's rates and their source."""
-
     source: str
     periods: tuple[RatePeriod, ...]
     """The first applicable period counts, else the last."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from core.runtime.backoff import exponential_seconds
+
 MIN_SECONDS = 0.5
 MAX_SECONDS = 8.0
 MAX_RETRY_AFTER_SECONDS = 30.0
@@ -49,7 +51,7 @@ def delay_seconds(attempt: int, minimum_seconds: float | None) -> float | None:
     """
     if minimum_seconds is not None and minimum_seconds > MAX_RETRY_AFTER_SECONDS:
         return None
-    ceiling = min(MAX_SECONDS, MIN_SECONDS * 2 ** (attempt - 1))
+    ceiling = exponential_seconds(attempt, minimum=MIN_SECONDS, maximum=MAX_SECONDS)
     jitter = random.uniform(0, ceiling)  # noqa: S311 (no secret depends on it)
     return max(minimum_seconds or 0.0, 0.0) + jitter
 

@@ -68,7 +68,6 @@ class Circuit:
     _open_seconds: float = field(default=0.0, repr=False)
 
     def admits(self, at: float) -> bool:
-        """Return whether a call may be sent at this time."""
         return self.open_until is None or at >= self.open_until
 
     def enter(self) -> bool:
@@ -164,7 +163,6 @@ class Circuit:
 
 
 def _classify(error: CoulisseError, *, is_only_endpoint: bool) -> FailureClass:
-    """Return the meaning of a failed call for its endpoint."""
     if isinstance(error, (KeyRefused, OutOfCredit)):
         if is_only_endpoint:
             return "answered"

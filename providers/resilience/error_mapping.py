@@ -243,7 +243,6 @@ def _refusal_code(reported: ErrorObject) -> str | None:
 def malformed_reply(
     source: ProviderSource, problem: str, *, detail: str = ""
 ) -> BrokenReply:
-    """Return the error for a malformed reply."""
     return BrokenReply(
         f"provider '{source.name}' sent a reply that {problem}",
         provider=source.name,
@@ -312,7 +311,6 @@ WAITS: dict[WaitPhase, str] = {
 
 
 def timeout_error(source: ProviderSource, wait: WaitPhase) -> TimedOut:
-    """Return the error for a wait that was too long."""
     seconds: float = getattr(source.provider.timeouts, f"{wait}_seconds")
     setting = source.setting(f"timeouts.{wait}_seconds")
     return TimedOut(

@@ -19,8 +19,6 @@ FILTERED_MESSAGES = "content filtering policy", "content management policy"
 
 @dataclass(frozen=True, slots=True)
 class ErrorObject:
-    """A parsed error object."""
-
     message: str = ""
     code: str | None = None
     type: str | None = None

@@ -56,7 +56,6 @@ class CallDeadline:
         )
 
     def subtract_wait(self, seconds: float) -> None:
-        """Subtract a wait for the provider from the remaining time."""
         self.seconds_left -= seconds
         self._first_token_seconds_left -= seconds
 
@@ -74,7 +73,6 @@ class CallDeadline:
             self.subtract_wait(self._time() - started)
 
     def timeout_error(self) -> TimedOut:
-        """Return the error for a wait that reaches the limit."""
         if self.next_wait_seconds == self.seconds_left:
             return timeout_error(self._source, "total")
         return timeout_error(self._source, "idle" if self.received else "first_token")
@@ -99,7 +97,6 @@ class ReadWatchdog:
         self._error: TimedOut | None = None
 
     def start_read(self) -> None:
-        """Record the start of a read."""
         self._read_started_at = self._loop.time()
         # The new deadline is earlier only once: after the first token.
         if (
@@ -109,7 +106,6 @@ class ReadWatchdog:
             self._schedule(self._read_started_at)
 
     def end_read(self) -> None:
-        """Record the end of a read."""
         if self._read_started_at is not None:
             self._deadline.subtract_wait(self._loop.time() - self._read_started_at)
             self._read_started_at = None

@@ -19,19 +19,28 @@ MAX_POOLS = 256
 class Endpoint:
     """One key at one address."""
 
-    def __init__(self, name: str, provider: ProviderConfig, circuit: Circuit) -> None:
+    def __init__(
+        self,
+        name: str,
+        provider: ProviderConfig,
+        circuit: Circuit,
+        *,
+        number: int | None,
+        weight: float,
+    ) -> None:
         kind = registry.kind_of(provider)
         self.name = name
         """Its name in records; "" for a single endpoint."""
-        self.number: int | None = None
+        self.number = number
         """Its index under `endpoints:`; None without that list."""
-        self.weight = 1.0
+        self.weight = weight
         """Its share of the calls, relative to the others."""
         self.provider = provider
         """The entry as if this endpoint were the only one."""
         self.circuit = circuit
         self.wire: Wire = kind.wire
-        self.headers = build_headers(provider, kind.wire.headers(_api_key(provider)))
+        key = None if provider.api_key is None else provider.api_key.get_secret_value()
+        self.headers = build_headers(provider, kind.wire.headers(key))
         # The address of the local model is known only after its start.
         self._url = (
             None if provider.kind == "local" else registry.provider_url(provider)
@@ -45,14 +54,12 @@ class Endpoint:
 
 def build_headers(provider: ProviderConfig, wire: Mapping[str, str]) -> dict[str, str]:
     """Return a call's headers: ours, the wire's and the YAML's."""
-    extra = {
-        name: secret.get_secret_value() for name, secret in provider.headers.items()
-    }
-    return {"Content-Type": "application/json", **wire, **extra}
+    return {"Content-Type": "application/json", **wire, **_own_headers(provider)}
 
 
-def _api_key(provider: ProviderConfig) -> str | None:
-    return None if provider.api_key is None else provider.api_key.get_secret_value()
+def _own_headers(provider: ProviderConfig) -> dict[str, str]:
+    headers = provider.headers.items()
+    return {name: secret.get_secret_value() for name, secret in headers}
 
 
 class EndpointPool:
@@ -70,40 +77,47 @@ class EndpointPool:
         self.circuits: dict[object, Circuit] = {}
         """By endpoint settings, so that an edit keeps the circuits of unchanged
         endpoints."""
-        self.endpoints: list[Endpoint] = []
-        for number, entry in enumerate(provider.per_endpoint()):
-            short_name = _endpoint_name(provider, number)
-            endpoint = Endpoint(
-                short_name, entry, self._circuit(entry, short_name, previous_circuits)
-            )
-            if provider.endpoints:
-                endpoint.number = number
-                endpoint.weight = provider.endpoints[number].weight
-            self.endpoints.append(endpoint)
+        self.endpoints = [
+            self._endpoint(number, entry, previous_circuits)
+            for number, entry in enumerate(provider.per_endpoint())
+        ]
+
+    def _endpoint(
+        self,
+        number: int,
+        entry: ProviderConfig,
+        previous_circuits: Mapping[object, Circuit],
+    ) -> Endpoint:
+        if not self.provider.endpoints:
+            circuit = self._circuit(entry, "", previous_circuits)
+            return Endpoint("", entry, circuit, number=None, weight=1.0)
+        configured = self.provider.endpoints[number]
+        name = endpoint_name(number, configured)
+        circuit = self._circuit(entry, f", endpoint '{name}'", previous_circuits)
+        return Endpoint(name, entry, circuit, number=number, weight=configured.weight)
 
     @property
     def has_single_endpoint(self) -> bool:
-        """Return whether there is only one endpoint."""
         return len(self.endpoints) == 1
 
     def _circuit(
         self,
         entry: ProviderConfig,
-        short_name: str,
+        suffix: str,
         previous_circuits: Mapping[object, Circuit],
     ) -> Circuit:
         settings_key = (
             entry.kind,
             entry.base_url,
             entry.api_key,
-            *sorted(_credential_pairs(entry)),
+            *sorted(_own_headers(entry).items()),
         )
         circuit = self.circuits.get(settings_key)
         # A disabled breaker has no state.
         if circuit is None and self.provider.breaker.failures:
             circuit = previous_circuits.get(settings_key)
         if circuit is None:
-            circuit = Circuit(_endpoint_label(self.name, short_name))
+            circuit = Circuit(f"provider '{self.name}'{suffix}")
         self.circuits[settings_key] = circuit
         return circuit
 
@@ -147,21 +161,6 @@ def _choose_weighted(ready: Sequence[Endpoint]) -> Endpoint:
     return chosen
 
 
-def _endpoint_name(provider: ProviderConfig, number: int) -> str:
-    if not provider.endpoints:
-        return ""
-    return endpoint_name(number, provider.endpoints[number])
-
-
-def _endpoint_label(provider: str, endpoint: str) -> str:
-    suffix = f", endpoint '{endpoint}'" if endpoint else ""
-    return f"provider '{provider}'{suffix}"
-
-
-def _credential_pairs(entry: ProviderConfig) -> list[tuple[str, str]]:
-    return [(name, value.get_secret_value()) for name, value in entry.headers.items()]
-
-
 _pools: dict[str, EndpointPool] = {}
 """By the provider's name, the newest last."""
 
@@ -179,5 +178,4 @@ def find_pool(name: str, provider: ProviderConfig) -> EndpointPool:
 
 
 def clear_pools() -> None:
-    """Forget the state of all endpoints."""
     _pools.clear()

@@ -81,8 +81,6 @@ def _proxy_url(url: str) -> str | None:
 
 @dataclass(slots=True)
 class EndpointRequest(Generic[T]):
-    """A request to one endpoint."""
-
     source: ProviderSource
     url: str
     body: bytes
@@ -94,8 +92,6 @@ class EndpointRequest(Generic[T]):
 
 
 class HttpExchange(Generic[T]):
-    """A request and its response."""
-
     def __init__(self, request: EndpointRequest[T], deadline: CallDeadline) -> None:
         self.reply: T | None = None
         """The whole reply, unless it is a stream."""

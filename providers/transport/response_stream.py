@@ -12,18 +12,16 @@ from providers.resilience.error_mapping import (
 )
 from providers.resilience.timeouts import CallDeadline, ReadWatchdog
 from providers.transport import sse
-from providers.wires.base import StreamReader
+from providers.wires.base import ReplyReader
 
 
 class ResponseStream:
-    """Reads one response."""
-
     def __init__(
         self,
         source: ProviderSource,
         response: aiohttp.ClientResponse,
         *,
-        reader: StreamReader,
+        reader: ReplyReader,
         deadline: CallDeadline,
     ) -> None:
         self.finished = False

@@ -26,6 +26,7 @@ from providers.resilience.error_mapping import (
     malformed_reply,
 )
 from providers.wires import anthropic_body, usage_parsing
+from providers.wires.base import ReplyReader, Wire
 
 VERSION = "2023-06-01"
 
@@ -47,31 +48,21 @@ INPUT_COUNTS = (
 COUNTS = (*INPUT_COUNTS, "output_tokens")
 
 
-class AnthropicWire:
-    """The wire."""
-
+class AnthropicWire(Wire):
     path = "/v1/messages"
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
-        """Return the headers of a call."""
         version = {"anthropic-version": VERSION}
         return version if api_key is None else {"x-api-key": api_key, **version}
 
     def body(self, call: ModelRequest) -> dict[str, Any]:
-        """Return the JSON body of a call."""
         return anthropic_body.build_body(call)
 
-    def read(self, payload: Any, source: ProviderSource) -> Iterable[Event]:
-        """Return the events of a whole reply."""
-        reader = AnthropicReader(source)
-        return [*reader.read_reply(payload), reader.end()]
-
     def reader(self, source: ProviderSource) -> "AnthropicReader":
-        """Return a reader for one streamed reply."""
         return AnthropicReader(source)
 
 
-class AnthropicReader:
+class AnthropicReader(ReplyReader):
     """Reads a stream of content blocks, one open at a time."""
 
     def __init__(self, source: ProviderSource) -> None:
@@ -87,7 +78,6 @@ class AnthropicReader:
         self._input = ""
 
     def feed(self, name: str, data: bytes) -> Iterable[Event]:
-        """Return the events of one server-sent event."""
         event = orjson.loads(data)
         if not isinstance(event, dict):
             raise malformed_reply(self._source, "has an event that is not an object")
@@ -110,7 +100,6 @@ class AnthropicReader:
         return ()
 
     def read_reply(self, payload: Any) -> list[Event]:
-        """Return the events of a whole reply except the last."""
         if not isinstance(payload, dict):
             raise malformed_reply(self._source, "is not a JSON object")
         if payload.get("type") == "error" or payload.get("error"):
@@ -128,7 +117,6 @@ class AnthropicReader:
         return events
 
     def end(self) -> TurnFinished:
-        """Return the last event of the reply."""
         if not self.done:
             raise malformed_reply(self._source, "is incomplete")
         return TurnFinished(self._reason or "stop", self._usage())

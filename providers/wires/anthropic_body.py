@@ -10,7 +10,7 @@ from core.errors import Invalid
 from core.messages import Content, Message, Reasoning, ToolCall
 from core.text.sanitization import escape_and_truncate
 from providers.model_request import ModelRequest
-from providers.wires import tool_images
+from providers.wires import cache_marks, tool_images
 
 DEFAULT_MAX_TOKENS = 8192
 """The API requires a limit; this one is for callers that set none."""
@@ -28,6 +28,7 @@ THINKING_BUDGETS = {
     "medium": 8192,
     "high": 16384,
     "xhigh": 32768,
+    "max": 32768,
 }
 """Thinking tokens for each `reasoning_effort`, on models that take a budget."""
 EFFORTS = {"minimal": "low"}
@@ -52,12 +53,13 @@ def build_body(call: ModelRequest) -> dict[str, Any]:
         body["system"] = system
     if call.tools:
         body["tools"] = [_tool(tool) for tool in call.tools]
+    cache_marks.limit(body)
     body |= _parameters(call)
     if call.user is not None:
         body["metadata"] = {"user_id": call.user}
     if call.stream:
         body["stream"] = True
-    return {**body, **call.extra_body}
+    return {**call.extra_parameters, **body, **call.extra_body}
 
 
 def _system(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
@@ -67,12 +69,13 @@ def _system(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
     marked: it changes with recall and windowing, and a cache write without later reads
     costs more than no cache.
     """
-    texts = [message.text for message in messages if message.role == "system"]
-    texts = [text for text in texts if text.strip()]
-    if sum(map(len, texts)) <= CACHE_SYSTEM_CHARS:
-        return "\n\n".join(texts)
-    blocks: list[dict[str, Any]] = [{"type": "text", "text": text} for text in texts]
-    blocks[-1]["cache_control"] = EPHEMERAL
+    system = [m for m in messages if m.role == "system" and m.text.strip()]
+    is_long = sum(len(message.text) for message in system) > CACHE_SYSTEM_CHARS
+    if not is_long and not any(message.cache_control for message in system):
+        return "\n\n".join(message.text for message in system)
+    blocks = [_marked([_text_block(each.text)], each)[0] for each in system]
+    if is_long:
+        blocks[-1].setdefault("cache_control", EPHEMERAL)
     return blocks
 
 
@@ -83,7 +86,7 @@ def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
         if message.role == "system":
             continue
         role = "assistant" if message.role == "assistant" else "user"
-        blocks = _blocks(message)
+        blocks = _marked(_blocks(message), message)
         if not blocks:
             continue
         if not turns and role == "assistant":
@@ -97,6 +100,13 @@ def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     if not turns:
         raise Invalid("messages must include one with content", param="messages")
     return turns
+
+
+def _marked(blocks: list[dict[str, Any]], message: Message) -> list[dict[str, Any]]:
+    """Return a message's blocks, the last one with the client's mark for caching."""
+    if message.cache_control and blocks and "thinking" not in blocks[-1]["type"]:
+        blocks[-1]["cache_control"] = message.cache_control
+    return blocks
 
 
 def _block_order(block: Mapping[str, Any]) -> int:
@@ -227,8 +237,11 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
         "input_schema": function.get("parameters")
         or {"type": "object", "properties": {}},
     }
-    description = function.get("description")
-    return mapped | {"description": description} if description else mapped
+    optional = {
+        "description": function.get("description"),
+        "cache_control": tool.get("cache_control"),
+    }
+    return mapped | {name: value for name, value in optional.items() if value}
 
 
 def _parameters(call: ModelRequest) -> dict[str, Any]:

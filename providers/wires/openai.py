@@ -29,6 +29,7 @@ from providers.resilience.error_mapping import (
     malformed_reply,
 )
 from providers.wires import openai_usage, tool_images
+from providers.wires.base import ReplyReader, Wire
 from providers.wires.tool_call_deltas import ToolCallReader
 
 FINISH_REASONS: dict[str, FinishReason] = {
@@ -61,6 +62,8 @@ PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
 """Replaces the signature of calls that another model made.
 https://ai.google.dev/gemini-api/docs/thought-signatures"""
 
+HIGH_EFFORTS = {"xhigh", "max"}
+
 TOOL_PARAMETERS = {"parallel_tool_calls", "tool_choice"}
 
 EMPTY_SCHEMA_KEYS = {
@@ -76,15 +79,17 @@ EMPTY_SCHEMA_KEYS = {
 
 
 @dataclass(frozen=True)
-class OpenAIWire:
+class OpenAIWire(Wire):
     """The wire, with options for the differences between providers."""
 
     max_tokens_as: str = "max_tokens"
     """The name under which a limit is sent; callers may use either."""
     user_as: str | None = None
     """The field for the end user's id, if any."""
-    sends_store: bool = False
-    """Whether the API has `store`; for others only `false` gets this far."""
+    sends_cache_control: bool = False
+    """Whether messages and tools may be marked for caching, as at Anthropic."""
+    highest_effort: str | None = None
+    """The effort to send in place of higher ones; None sends all."""
     sends_message_names: bool = True
     """Whether `messages[].name` is accepted."""
     returns_reasoning: bool = False
@@ -99,11 +104,9 @@ class OpenAIWire:
     path = "/chat/completions"
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
-        """Return the headers of a call."""
         return {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
 
     def body(self, call: ModelRequest) -> dict[str, Any]:
-        """Return the JSON body of a call."""
         is_strict = self.returns_signatures and SIGNATURE_REQUIRED_MODELS.search(
             call.model
         )
@@ -123,14 +126,14 @@ class OpenAIWire:
         if call.stream:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}
-        return {**body, **call.extra_body}
+        return {**call.extra_parameters, **body, **call.extra_body}
 
     def _tools(self, tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        return (
-            list(tools)
-            if self.sends_empty_parameters
-            else [*map(_without_empty_parameters, tools)]
-        )
+        if not self.sends_cache_control:
+            tools = [*map(_without_cache_control, tools)]
+        if self.sends_empty_parameters:
+            return list(tools)
+        return [*map(_without_empty_parameters, tools)]
 
     def _parameters(self, call: ModelRequest) -> dict[str, Any]:
         parameters = {
@@ -140,8 +143,8 @@ class OpenAIWire:
         limit = parameters.pop("max_completion_tokens", limit)
         if limit is not None:
             parameters[self.max_tokens_as] = limit
-        if not self.sends_store:
-            parameters.pop("store", None)
+        if self.highest_effort and parameters.get("reasoning_effort") in HIGH_EFFORTS:
+            parameters["reasoning_effort"] = self.highest_effort
         if not call.tools:
             # OpenAI refuses these without tools.
             for name in TOOL_PARAMETERS:
@@ -158,6 +161,8 @@ class OpenAIWire:
             body |= self._tool_call_message(message, default_signature)
         elif message.content is None:
             body["content"] = ""
+        if message.cache_control and self.sends_cache_control and body["content"]:
+            body["content"] = _marked_parts(body["content"], message.cache_control)
         return body
 
     def _tool_call_message(
@@ -182,18 +187,25 @@ class OpenAIWire:
         thought = "".join(block.text for block in message.reasoning)
         return {"reasoning_content": thought, "tool_calls": calls}
 
-    def read(self, payload: Any, source: ProviderSource) -> Iterable[Event]:
-        """Return the events of a whole reply."""
-        reader = self.reader(source)
-        return [*reader.read_reply(payload), reader.end()]
-
     def reader(self, source: ProviderSource) -> "OpenAIReader":
-        """Return a reader for one streamed reply."""
         return OpenAIReader(
             source,
             keep_reasoning=self.returns_reasoning,
             blocks_silently=self.filters_silently,
         )
+
+
+def _marked_parts(content: Any, mark: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return content as parts, the last one marked for caching."""
+    text = [{"type": "text", "text": content}]
+    *parts, last = text if isinstance(content, str) else content
+    return [*parts, {**last, "cache_control": mark}]
+
+
+def _without_cache_control(tool: dict[str, Any]) -> dict[str, Any]:
+    if "cache_control" not in tool:
+        return tool
+    return {key: tool[key] for key in tool if key != "cache_control"}
 
 
 def _without_empty_parameters(tool: dict[str, Any]) -> dict[str, Any]:
@@ -206,7 +218,7 @@ def _without_empty_parameters(tool: dict[str, Any]) -> dict[str, Any]:
     return {**tool, "function": reduced}
 
 
-class OpenAIReader:
+class OpenAIReader(ReplyReader):
     """Reads a stream of chunks; `feed` is called for every token."""
 
     def __init__(
@@ -228,7 +240,6 @@ class OpenAIReader:
         self._reasoning: list[str] | None = [] if keep_reasoning else None
 
     def feed(self, name: str, data: bytes) -> Iterable[Event]:
-        """Return the events of one chunk."""
         if data == b"[DONE]":
             self.done = True
             return ()
@@ -246,7 +257,6 @@ class OpenAIReader:
         return self._choice(choices[0], "delta")
 
     def read_reply(self, payload: Any) -> Sequence[Event]:
-        """Return the events of a whole reply except the last."""
         if not isinstance(payload, dict):
             raise malformed_reply(self._source, "is not a JSON object")
         if payload.get("error"):
@@ -264,7 +274,6 @@ class OpenAIReader:
         return events
 
     def end(self) -> TurnFinished:
-        """Return the last event of the reply."""
         if self._is_blocked():
             return TurnFinished("content_filter", self._usage)
         if not self._has_begun or (not self.done and self._reason is None):

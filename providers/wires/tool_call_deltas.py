@@ -34,7 +34,6 @@ class ToolCallReader:
 
     @property
     def has_calls(self) -> bool:
-        """Return whether the model called a tool."""
         return bool(self._calls)
 
     def feed(self, pieces: Any) -> list[ToolCallDelta]:

@@ -17,8 +17,6 @@ class ScoreMean:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The result of a run."""
-
     replies: Sequence[str]
     """The agent's replies."""
     tools: Collection[str]
@@ -34,8 +32,6 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationCheck:
-    """One expectation of a run."""
-
     expectation: str
     """The expectation as a sentence."""
     unmet: str | None = None
@@ -51,7 +47,6 @@ def list_unmet(expect: Expectations, result: RunResult) -> list[str]:
 def check_expectations(
     expect: Expectations, result: RunResult
 ) -> list[ExpectationCheck]:
-    """Return each expectation, and whether it is met."""
     return [
         *_check_tools(expect, result),
         *_check_texts(expect, result),
@@ -126,7 +121,7 @@ def _check_cost(expect: Expectations, result: RunResult) -> Iterator[Expectation
             "in coulisse.yaml",
         )
         return
-    unmet = f"the replies cost ${money.format_usd(cost)} (at most ${limit:g})"
+    unmet = f"the replies cost ${money.decimal_usd(cost)} (at most ${limit:g})"
     yield _build_check(expectation, unmet, is_met=cost <= limit * 1_000_000)
 
 

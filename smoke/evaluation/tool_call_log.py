@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from core.text import redaction
-from core.trace import Call
-from telemetry.presentation import turn_serializers
+from core.trace import Call, ModelCall
+from telemetry.schemas import ModelCallObject, ToolCallObject
 from telemetry.storage import stored_text
 
 TEXT_FIELDS = ("arguments", "result", "error")
@@ -13,13 +13,16 @@ TEXT_FIELDS = ("arguments", "result", "error")
 
 def serialize_calls(calls: Sequence[Call], max_bytes: int) -> list[dict[str, Any]]:
     """Return calls as JSON, without secrets, each text at most `max_bytes` long."""
-    return [
-        _serialize_call(call, max_bytes)
-        for call in turn_serializers.serialize_calls(calls)
+    objects = [
+        ModelCallObject.serialize(call)
+        if isinstance(call, ModelCall)
+        else ToolCallObject.serialize(call)
+        for call in calls
     ]
+    return [_truncate_call(each, max_bytes) for each in objects]
 
 
-def _serialize_call(call: dict[str, Any], max_bytes: int) -> dict[str, Any]:
+def _truncate_call(call: dict[str, Any], max_bytes: int) -> dict[str, Any]:
     for name in TEXT_FIELDS:
         if call.get(name) is not None:
             # Before truncation, which could leave half of a secret.
@@ -27,7 +30,7 @@ def _serialize_call(call: dict[str, Any], max_bytes: int) -> dict[str, Any]:
                 redaction.redact_own(call[name]), max_bytes
             )
     if "calls" in call:
-        call["calls"] = [_serialize_call(each, max_bytes) for each in call["calls"]]
+        call["calls"] = [_truncate_call(each, max_bytes) for each in call["calls"]]
     return call
 
 

@@ -45,7 +45,6 @@ class Dialogue:
 
     @property
     def next_speaker(self) -> Speaker:
-        """The side that speaks next."""
         is_first = not self.utterances or self.utterances[-1].speaker == "assistant"
         return "persona" if is_first else "assistant"
 

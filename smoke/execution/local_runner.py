@@ -3,14 +3,13 @@
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from core.ids import UserId
-from smoke.evaluation import verdicts
-from smoke.execution import run_lifecycle
+from judges.runs import judge_queue
 from smoke.models import SmokeMessage, SmokeRun
-from tasks.queue import worker_notifier
-from tasks.worker.service import WorkerService
+from smoke.models.run_queries import KIND
+from tasks.worker import local_worker
 from turns.agent_tasks import worker_resources
 
 POLL_SECONDS = 0.1
@@ -18,16 +17,13 @@ SWEEP_SECONDS = 2.0
 """Interval of checks for abandoned runs."""
 
 
-@contextmanager
-def work_locally(users: Collection[UserId]) -> Iterator[None]:
+def work_locally(users: Collection[UserId]) -> AbstractContextManager[None]:
     """Run these users' tasks in this process until the block ends."""
-    service = WorkerService(users=users, resources=[worker_resources.opened])
-    worker_notifier.use_notify(service.check_queue)
-    try:
-        service.start()
-        yield
-    finally:
-        service.stop()
+    return local_worker.running_tasks(
+        [KIND, judge_queue.KIND],
+        users=users,
+        resources=[worker_resources.opened],
+    )
 
 
 def watch_runs(
@@ -42,9 +38,9 @@ def watch_runs(
     while open_ids:
         check_interrupt()
         if time.monotonic() - swept_at > SWEEP_SECONDS:
-            run_lifecycle.close_finished_runs()
+            SmokeRun.objects.close_finished()
             swept_at = time.monotonic()
-        verdicts.close_judged_runs()
+        SmokeRun.objects.close_judged()
         found = _started_runs(open_ids)
         for message in _new_messages(found, shown_ids):
             shown_ids.add(message.pk)

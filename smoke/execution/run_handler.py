@@ -18,39 +18,39 @@ from core.reply import Reply
 from database import database_executor
 from database.errors import DatabaseDown
 from smoke.errors import EmptyReply
-from smoke.execution import personas, run_lifecycle
+from smoke.execution import dialogue_storage, personas
 from smoke.execution.dialogue import Dialogue, Stop, Utterance, agent_messages
-from tasks.queue import lifecycle
+from tasks.errors import LeaseLost, describe_error
 from tasks.queue.claimed_task import ClaimedTask
-from tasks.queue.task_kinds import TaskKind, TaskOutcome
+from tasks.queue.task_kinds import TaskOutcome
 from turns import flow
 from turns.preparation.options import TurnOptions
 from turns.turn import TurnRequest
 
-NAME = "smoke"
-OPTIONS = TurnOptions(uses_client_history=True, is_incognito=True, is_memory_off=True)
+OPTIONS = TurnOptions(is_incognito=True, is_memory_off=True)
 
 
 async def run(task: ClaimedTask) -> TaskOutcome:
     """Run a conversation to its end; an error fails the run and is raised."""
     run_id = uuid.UUID(task.payload["run"])
     dialogue: Dialogue = await database_executor.run_to_end(
-        run_lifecycle.begin_run, run_id, task.attempts
+        dialogue_storage.begin_run, run_id, task.attempts
     )
     timeout = asyncio.timeout(dialogue.test.timeout_seconds)
     try:
         async with timeout:
             stop = await _run_dialogue(dialogue)
-    except (lifecycle.LeaseLost, DatabaseDown):
+    except (LeaseLost, DatabaseDown):
         raise
     except Exception as exc:
         reason, error = _classify_failure(dialogue, exc, is_late=timeout.expired())
         await database_executor.run_to_end(
-            run_lifecycle.fail_run, dialogue, reason, lifecycle.describe_error(error)
+            dialogue_storage.fail_run, dialogue, reason, describe_error(error)
         )
         raise error from exc
     return TaskOutcome(
-        f"{dialogue.turns} turns", partial(run_lifecycle.end_dialogue, dialogue, stop)
+        f"{dialogue.turns} turns",
+        partial(dialogue_storage.end_dialogue, dialogue, stop),
     )
 
 
@@ -87,7 +87,7 @@ async def _take_persona_turn(dialogue: Dialogue) -> None:
             live.current(), test.persona, dialogue.utterances, dialogue.user_id
         )
     await database_executor.run_to_end(
-        run_lifecycle.store_persona_message, dialogue, text, call
+        dialogue_storage.store_persona_message, dialogue, text, call
     )
     dialogue.utterances.append(Utterance("persona", text))
 
@@ -105,7 +105,7 @@ async def _take_agent_turn(dialogue: Dialogue) -> None:
         parameters={},
         origin="smoke",
         on_end=partial(
-            run_lifecycle.store_agent_reply, dialogue, turn_id, time.perf_counter()
+            dialogue_storage.store_agent_reply, dialogue, turn_id, time.perf_counter()
         ),
     )
     reply = Reply()
@@ -113,6 +113,3 @@ async def _take_agent_turn(dialogue: Dialogue) -> None:
         async for event in events:
             reply.add(event)
     dialogue.utterances.append(Utterance("assistant", reply.text or reply.refusal))
-
-
-KIND = TaskKind(NAME, run, is_background=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as ET
 
 from smoke.models import SmokeRun
-from smoke.reports import serializers
+from smoke.reports import batches as figures
 
 
 def as_xml(batches: Sequence[Sequence[SmokeRun]]) -> bytes:
@@ -18,14 +18,14 @@ def as_xml(batches: Sequence[Sequence[SmokeRun]]) -> bytes:
 
 
 def _suite(runs: Sequence[SmokeRun]) -> ET.Element:
-    counts = serializers.count_outcomes(runs)
+    counts = figures.count_outcomes(runs)
     suite = ET.Element(
         "testsuite",
         name=_xml_text(runs[0].test),
         tests=str(len(runs)),
         failures=str(counts["failed"]),
         errors=str(counts["aborted"] + counts["open"]),
-        time=f"{sum(map(_seconds, runs)):.3f}",
+        time=f"{sum(run.seconds or 0.0 for run in runs):.3f}",
     )
     suite.extend(_case(run) for run in runs)
     return suite
@@ -36,9 +36,9 @@ def _case(run: SmokeRun) -> ET.Element:
         "testcase",
         classname=f"smoke.{_xml_text(run.test)}",
         name=f"{run.repetition} with {_xml_text(run.agent or run.target)}",
-        time=f"{_seconds(run):.3f}",
+        time=f"{run.seconds or 0.0:.3f}",
     )
-    match serializers.run_outcome(run):
+    match run.outcome:
         case "failed":
             found = ET.SubElement(
                 case, "failure", message=_xml_text("; ".join(run.failures))
@@ -56,12 +56,6 @@ def _transcript_lines(run: SmokeRun) -> Iterator[str]:
     yield f"run {run.id}"
     for message in run.messages.order_by("position"):
         yield f"{message.speaker}: {message.text}"
-
-
-def _seconds(run: SmokeRun) -> float:
-    if run.started_at is None or run.ended_at is None:
-        return 0.0
-    return (run.ended_at - run.started_at).total_seconds()
 
 
 def _xml_text(text: str) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from core.text.sanitization import escape_invisible
+from core.text.sanitization import escape_and_truncate_line, escape_invisible
 from smoke.models import SmokeMessage, SmokeRun
-from smoke.reports import serializers
+from smoke.reports import batches
 from telemetry.presentation import terminal
 
 SHOWN = 8
@@ -23,13 +23,11 @@ END_DESCRIPTIONS = {
 
 
 def short_id(run: SmokeRun) -> str:
-    """Return the short form of a run's id."""
     return run.id.hex[:SHOWN]
 
 
 def run_line(run: SmokeRun) -> str:
-    """Return a run in a line."""
-    outcome = serializers.run_outcome(run)
+    outcome = run.outcome
     label = outcome if outcome in ("passed", "failed") else str(run.state)
     parts = [
         short_id(run),
@@ -39,13 +37,12 @@ def run_line(run: SmokeRun) -> str:
         f"with {escape_invisible(run.agent or run.target)}",
         count_turns(run.turns),
         *mean_lines(run),
-        terminal.format_cost(serializers.total_cost([run])),
+        terminal.format_cost(run.total_micro_usd),
     ]
     return "  ".join(parts)
 
 
 def launch_line(runs: Sequence[SmokeRun]) -> str:
-    """Return a line about the launch."""
     first = runs[0]
     count = "1 conversation" if len(runs) == 1 else f"{len(runs)} conversations"
     names = " ".join(map(short_id, runs))
@@ -56,12 +53,10 @@ def launch_line(runs: Sequence[SmokeRun]) -> str:
 
 
 def count_turns(count: int) -> str:
-    """Return the number of turns as text."""
     return "1 turn" if count == 1 else f"{count} turns"
 
 
 def mean_lines(run: SmokeRun) -> list[str]:
-    """Return a run's mean scores, each as text."""
     return [f"{each} {found['mean']:.2f}" for each, found in run.scores.items()]
 
 
@@ -69,7 +64,8 @@ def message_line(message: SmokeMessage) -> str:
     """Return a message in one line of limited length."""
     names = ", ".join(escape_invisible(each) for each in tool_names(message.calls))
     suffix = f"  [{names}]" if names else ""
-    return f"{message.speaker:<9}  {_truncate(message.text)}{suffix}"
+    text = escape_and_truncate_line(message.text, WIDTH)
+    return f"{message.speaker:<9}  {text}{suffix}"
 
 
 def tool_names(calls: Sequence[dict[str, Any]]) -> list[str]:
@@ -83,7 +79,7 @@ def ending_lines(run: SmokeRun) -> Iterator[str]:
     if run.stopped_because and not run.error:
         parts.append(END_DESCRIPTIONS[SmokeRun.Stop(run.stopped_because)])
     yield ", ".join(
-        [*parts, *mean_lines(run), terminal.format_cost(serializers.total_cost([run]))]
+        [*parts, *mean_lines(run), terminal.format_cost(run.total_micro_usd)]
     )
     if run.error:
         yield f"{INDENT}- {escape_invisible(run.error)}"
@@ -107,16 +103,15 @@ def verdict_text(run: SmokeRun) -> str:
 
 
 def summary_lines(runs: Sequence[SmokeRun]) -> Iterator[str]:
-    """Yield the summary of a batch."""
-    counts = serializers.count_outcomes(runs)
+    counts = batches.count_outcomes(runs)
     parts = [f"{counts['passed']} passed", f"{counts['failed']} failed"]
     if counts["aborted"]:
         parts.append(f"{counts['aborted']} aborted")
     if counts["open"]:
         parts.append(f"{counts['open']} unfinished")
-    cost = terminal.format_cost(serializers.total_cost(runs))
+    cost = terminal.format_cost(batches.total_cost(runs))
     yield f"{escape_invisible(runs[0].test)}: {', '.join(parts)}, {cost}"
-    for agent, named in serializers.mean_scores(runs).items():
+    for agent, named in batches.mean_scores(runs).items():
         for criterion, found in named.items():
             yield (
                 f"{INDENT}{escape_invisible(agent)}  {criterion}  mean "
@@ -125,7 +120,6 @@ def summary_lines(runs: Sequence[SmokeRun]) -> Iterator[str]:
 
 
 def interruption_line(runs: Sequence[SmokeRun]) -> str:
-    """Return a line about the interruption of a run."""
     if not runs:
         return "interrupted: no conversation was launched"
     count = sum(run.state == SmokeRun.State.CANCELLED for run in runs)
@@ -136,7 +130,6 @@ def interruption_line(runs: Sequence[SmokeRun]) -> str:
 
 
 def transcript_lines(run: SmokeRun) -> Iterator[str]:
-    """Yield a run with all its messages."""
     yield run_line(run)
     yield f"{INDENT}run {run.id}, number {run.repetition} of batch {run.batch}"
     yield f"{INDENT}user id: {run.user_id}"
@@ -167,14 +160,10 @@ def _call_lines(calls: Sequence[dict[str, Any]], indent: str) -> Iterator[str]:
         if call["object"] != "tool_call":
             continue
         yield (
-            f"{indent}> {escape_invisible(call['name'])} {_truncate(call['arguments'])}"
+            f"{indent}> {escape_invisible(call['name'])} "
+            f"{escape_and_truncate_line(call['arguments'], WIDTH)}"
         )
         yield from _call_lines(call["calls"], f"{indent}{INDENT}")
         output = call["result"] if call["error"] is None else f"error: {call['error']}"
         if output:
-            yield f"{indent}< {_truncate(output)}"
-
-
-def _truncate(text: str) -> str:
-    flat = " ".join(text.split())
-    return escape_invisible(flat[:WIDTH]) + ("…" if len(flat) > WIDTH else "")
+            yield f"{indent}< {escape_and_truncate_line(output, WIDTH)}"

@@ -15,16 +15,17 @@ from config.management.database_command import (
 )
 from config.management.progress_bar import ProgressBar
 from config.sections import Config
-from config.validation.suggestions import did_you_mean
+from config.validation.named_lists import get_by_name
 from core import money
 from core.runtime import sigint
 from core.text import time_parsing
 from judges.config import JUDGES, JudgeConfig
-from judges.runs import backfill, judge_queue, past_replies, run_results
+from judges.errors import JudgeUnknown
+from judges.models import JudgeTask
+from judges.runs import judge_queue, past_replies
 from judges.runs.past_replies import JudgingBacklog, PastReply
-from tasks.models import Task
-from tasks.queue import lifecycle
-from tasks.worker.service import WorkerService
+from tasks.models import CLOSED, OPEN, Task
+from tasks.worker import local_worker
 
 SINCE = "30d"
 WINDOW = 100
@@ -78,7 +79,10 @@ class Command(DatabaseCommand):
     def handle(self, **options: Any) -> None:
         check_options(options)
         config = live.current()
-        judge = _find_judge(config, options["judge"])
+        judges = config.get(JUDGES)
+        judge = get_by_name(
+            options["judge"], judges, noun="judge", unknown=JudgeUnknown
+        )
         backlog = self._find(config, judge, options)
         if not options["retry"]:
             retries = 0
@@ -102,7 +106,7 @@ class Command(DatabaseCommand):
         until = options["until"]
         return past_replies.find_backlog(
             judge.name,
-            _find_agents(config, judge, options["agent"]),
+            past_replies.judged_agents(config, judge, options["agent"]),
             since=time_parsing.parse_past(options["since"], now),
             until=None if until is None else time_parsing.parse_past(until, now),
             share=options["sample"],
@@ -129,7 +133,7 @@ class Command(DatabaseCommand):
         cost = (
             "cost unknown (add a price under prices:)"
             if estimate.micro_usd is None
-            else f"about ${money.format_usd(estimate.micro_usd)}"
+            else f"about ${money.decimal_usd(estimate.micro_usd)}"
         )
         self.stdout.write(
             f"{work.total:,} to judge with '{judge.name}' ({judge.provider}/"
@@ -137,15 +141,15 @@ class Command(DatabaseCommand):
         )
 
     def _judge(self, work: "JudgingProgress") -> None:
-        service = WorkerService(only=[judge_queue.KIND])
         bar = ProgressBar(self.stderr, work.total)
-        with sigint.defer_sigint() as check_interrupt:
-            service.start()
+        with (
+            sigint.defer_sigint() as check_interrupt,
+            local_worker.running_tasks([judge_queue.KIND]),
+        ):
             try:
                 while not work.is_finished:
                     check_interrupt()
-                    if work.add():
-                        service.check_queue()
+                    work.add()
                     time.sleep(POLL_SECONDS)
                     work.refresh()
                     bar.show(work.finished)
@@ -153,8 +157,6 @@ class Command(DatabaseCommand):
             except KeyboardInterrupt as exc:
                 message = f"interrupted: {work.summary()}; run it again to continue"
                 raise CommandError(message, returncode=INTERRUPTED) from exc
-            finally:
-                service.stop()
         self.stdout.write(work.summary())
         if work.failed:
             raise CommandError(
@@ -163,7 +165,7 @@ class Command(DatabaseCommand):
             )
 
 
-EnqueueReplies = Callable[[str, Sequence[PastReply]], list[Task]]
+EnqueueReplies = Callable[[str, Sequence[PastReply]], list[JudgeTask]]
 """Enqueues replies, and returns their rows."""
 
 
@@ -179,11 +181,11 @@ class JudgingProgress:
         """Tasks whose cost is unknown."""
         self._judge = judge
         self._waiting: list[tuple[PastReply, EnqueueReplies]] = [
-            *((reply, past_replies.unfinished_tasks) for reply in backlog.in_progress),
+            *((reply, _open_tasks) for reply in backlog.in_progress),
             *((reply, past_replies.enqueue) for reply in backlog.pending),
-            *((reply, past_replies.retry_failed) for reply in backlog.failed[:retries]),
+            *((reply, _retry_failed) for reply in backlog.failed[:retries]),
         ]
-        self._open: list[Task] = []
+        self._open: list[JudgeTask] = []
         self.total = len(self._waiting)
 
     @property
@@ -200,11 +202,11 @@ class JudgingProgress:
     def is_finished(self) -> bool:
         return not (self._waiting or self._open)
 
-    def add(self) -> bool:
-        """Enqueue more replies if there is room; return whether there were any."""
+    def add(self) -> None:
+        """Enqueue more replies if there is room."""
         room = WINDOW - len(self._open)
         if not self._waiting or room < WINDOW // 2:
-            return False
+            return
         batch, self._waiting = self._waiting[:room], self._waiting[room:]
         by_method: dict[EnqueueReplies, list[PastReply]] = {}
         for reply, enqueue in batch:
@@ -213,29 +215,27 @@ class JudgingProgress:
             tasks = enqueue(self._judge, replies)
             self._open += tasks
             # The cost of earlier attempts is not counted here.
-            costs = (run_results.read_result(task).cost_micro_usd for task in tasks)
-            self.micro_usd -= sum(filter(None, costs))
-        return True
+            self.micro_usd -= sum(_cost(task) or 0 for task in tasks)
 
     def refresh(self) -> None:
         """Update the tasks that have ended."""
-        tasks = past_replies.reload_tasks(self._open)
-        self._open = [task for task in tasks if task.state in lifecycle.OPEN]
+        # Those of erased users are missing.
+        tasks: Any = JudgeTask.objects.filter(pk__in=[task.pk for task in self._open])
+        self._open = [task for task in tasks if task.is_open]
         for task in tasks:
             if task.state == Task.State.ERRORED:
                 self.failed += 1
             elif task.state == Task.State.DONE:
                 self.done += 1
-            if task.state in lifecycle.CLOSED:
-                cost = run_results.read_result(task).cost_micro_usd
+            if task.state in CLOSED:
+                cost = _cost(task)
                 self.micro_usd += cost or 0
                 self.unpriced += cost is None
 
     def summary(self) -> str:
-        """Return the results so far."""
         if self.unpriced:
             return f"{self.done:,} judged, cost unknown"
-        return f"{self.done:,} judged, cost ${money.format_usd(self.micro_usd)}"
+        return f"{self.done:,} judged, cost ${money.decimal_usd(self.micro_usd)}"
 
 
 def check_options(options: dict[str, Any]) -> None:
@@ -246,25 +246,21 @@ def check_options(options: dict[str, Any]) -> None:
         raise CommandError("--sample must be above 0 and at most 1")
 
 
-def _find_judge(config: Config, name: str) -> JudgeConfig:
-    """Return a judge by its name; raises CommandError."""
-    judges = config.get(JUDGES)
-    if name not in judges:
-        raise CommandError(
-            f"judge '{name}' is not under judges:{did_you_mean(name, judges)}"
-        )
-    return judges[name]
+def _cost(task: JudgeTask) -> int | None:
+    """Return the cost of a task so far; None if unknown."""
+    cost: int | None = task.receipt.get("cost_micro_usd", 0)
+    return cost
 
 
-def _find_agents(config: Config, judge: JudgeConfig, name: str | None) -> list[str]:
-    """Return the agents whose replies are judged; raises CommandError if none."""
-    if name is not None:
-        # A removed agent may be judged, too.
-        return [name]
-    agents = backfill.agents_naming(config, judge.name)
-    if not agents:
-        raise CommandError(
-            f"no agent lists judge '{judge.name}' under judges:; choose the agent "
-            "whose replies it scores with --agent"
-        )
-    return agents
+def _open_tasks(judge: str, replies: Sequence[PastReply]) -> list[JudgeTask]:
+    """Return the queued and running tasks."""
+    tasks = JudgeTask.objects.of_replies(judge, [reply.turn_id for reply in replies])
+    return list(tasks.filter(state__in=OPEN))
+
+
+def _retry_failed(judge: str, replies: Sequence[PastReply]) -> list[JudgeTask]:
+    """Requeue the failed tasks; return their earlier rows."""
+    tasks = JudgeTask.objects.of_replies(judge, [reply.turn_id for reply in replies])
+    rows = list(tasks.filter(state=Task.State.ERRORED))
+    tasks.filter(pk__in=[row.pk for row in rows]).requeue()
+    return rows

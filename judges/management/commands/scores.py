@@ -7,8 +7,9 @@ from django.core.management.base import CommandParser
 
 from config.management.database_command import DatabaseCommand
 from core.text import time_parsing
-from judges.ratings import feedback, score_report, scores
-from judges.runs import run_results
+from judges.models import Feedback, JudgeTask, JudgingTally, Score
+from judges.ratings import score_report
+from judges.runs import judge_queue
 
 
 class Command(DatabaseCommand):
@@ -43,21 +44,33 @@ class Command(DatabaseCommand):
         agent, judge = options["agent"], options["judge"]
         experiment = options["experiment"]
         report = score_report.ScoreReport(
-            scores.summarize_scores(
-                agent=agent, judge=judge, experiment=experiment, since=since
-            ),
+            Score.objects.filter_given(
+                agent=agent, judge=judge, experiment=experiment, judged_at__gte=since
+            ).summarize(),
             []
             if judge is not None
-            else feedback.summarize_feedback(
-                agent=agent, experiment=experiment, since=since
-            ),
+            else Feedback.objects.filter_given(
+                agent=agent, experiment=experiment, created_at__gte=since
+            ).summarize(),
             # The queue does not store experiments.
-            []
-            if experiment is not None
-            else run_results.list_tallies(agent=agent, judge=judge, since=since),
+            [] if experiment is not None else _list_tallies(agent, judge, since),
         )
         if options["json"]:
             self.write_json(score_report.as_json(report))
             return
         for line in score_report.report_lines(report):
             self.stdout.write(line)
+
+
+def _list_tallies(
+    agent: str | None, judge: str | None, since: datetime | None
+) -> list[JudgingTally]:
+    tasks = JudgeTask.objects.filter(kind=judge_queue.KIND)
+    if judge is not None:
+        tasks = tasks.of_judges([judge])
+    if agent is not None:
+        tasks = tasks.filter(agent=agent)
+    if since is not None:
+        tasks = tasks.filter(created_at__gte=since)
+    tallies: list[JudgingTally] = tasks.tally()
+    return tallies

@@ -10,7 +10,8 @@ from core.network.loopback import is_loopback
 from mcp_bridge.oauth.authorization_server.http_requests import OAuthHttpClient
 from mcp_bridge.oauth.authorization_server.token_endpoint import parse_error
 from mcp_bridge.oauth.errors import AuthServerRefused, AuthServerReplyInvalid
-from mcp_bridge.oauth.types import AuthorizationServer, RegisteredClient
+from mcp_bridge.oauth.tables import McpClient
+from mcp_bridge.oauth.types import AuthorizationServer
 
 METHODS = ("client_secret_post", "client_secret_basic", "none")
 """The supported client authentication methods, in order of preference."""
@@ -20,10 +21,11 @@ async def register_client(
     http: OAuthHttpClient,
     server: str,
     provider: AuthorizationServer,
-    redirect_uri: str,
     *,
+    resource: str,
+    redirect_uri: str,
     now: datetime,
-) -> RegisteredClient:
+) -> McpClient:
     """Register this server with a provider; raises `SignInFailed`."""
     if provider.registration_endpoint is None:
         raise AuthServerReplyInvalid(
@@ -36,11 +38,12 @@ async def register_client(
     url = provider.registration_endpoint
     registered = await _post_registration(http, server, provider, url, request)
     expires_at = registered.client_secret_expires_at
-    return RegisteredClient(
+    client = McpClient(
         server=server,
-        provider=provider,
+        resource=resource,
+        issuer=provider.issuer,
+        metadata=provider.model_dump(),
         client_id=registered.client_id,
-        client_secret=registered.client_secret,
         auth_method=_assigned_auth_method(server, provider, registered, method),
         redirect_uri=redirect_uri,
         discovered_at=now,
@@ -49,10 +52,11 @@ async def register_client(
         if expires_at
         else None,
     )
+    client.secret = registered.client_secret
+    return client
 
 
 def _choose_auth_method(server: str, provider: AuthorizationServer) -> str:
-    """Return the authentication method to request."""
     method = next((m for m in METHODS if m in provider.auth_methods), None)
     if method is None:
         raise AuthServerReplyInvalid(
@@ -70,7 +74,6 @@ def _assigned_auth_method(
     registered: OAuthClientInformationFull,
     requested: str,
 ) -> str:
-    """Return the authentication method that the provider assigned."""
     if registered.client_secret is None:
         return "none"
     assigned = registered.token_endpoint_auth_method or requested
@@ -90,7 +93,6 @@ async def _post_registration(
     url: str,
     request: dict[str, object],
 ) -> OAuthClientInformationFull:
-    """Send the request; return the provider's registration."""
     response = await http.post(server, url, json=request)
     if response.status not in (200, 201):
         error, description = parse_error(response)

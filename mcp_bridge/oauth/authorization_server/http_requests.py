@@ -1,16 +1,16 @@
 """Requests to authorization servers, limited in time, size and destination."""
 
 import asyncio
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-import aiohttp
+import httpx2
 import orjson
 
 from core.network.loopback import is_loopback
+from mcp_bridge.client.http_client import ssl_context
 from mcp_bridge.oauth.errors import (
     AuthServerReplyInvalid,
     AuthServerTimedOut,
@@ -24,8 +24,6 @@ MAX_REDIRECTS = 3
 
 @dataclass(frozen=True, slots=True)
 class OAuthResponse:
-    """A response."""
-
     url: str
     status: int
     headers: Mapping[str, str]
@@ -90,7 +88,7 @@ class OAuthHttpClient:
         }
         body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}' if method == "POST" else None
         return await self._send(
-            server, method, url, headers=headers, data=body, is_head=True
+            server, method, url, headers=headers, content=body, is_head=True
         )
 
     async def _send(
@@ -105,13 +103,11 @@ class OAuthHttpClient:
         try:
             async with (
                 asyncio.timeout(self._seconds),
-                _session() as session,
-                session.request(
-                    method, url, allow_redirects=False, proxy=_proxy_url(url), **content
-                ) as response,
+                _client(url) as client,
+                client.stream(method, url, **content) as response,
             ):
                 body = b"" if is_head else await self._read(server, response)
-                return OAuthResponse(url, response.status, response.headers, body)
+                return OAuthResponse(url, response.status_code, response.headers, body)
         except TimeoutError as exc:
             raise AuthServerTimedOut(
                 f"mcp server '{server}': {_without_query(url)} did not answer within "
@@ -119,16 +115,16 @@ class OAuthHttpClient:
                 provider=server,
             ) from exc
         # ValueError: an address or a header that cannot be written.
-        except (aiohttp.ClientError, OSError, ValueError) as exc:
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as exc:
             raise AuthServerUnreachable(
                 f"mcp server '{server}': {_without_query(url)} cannot be reached "
                 f"({type(exc).__name__})",
                 provider=server,
             ) from exc
 
-    async def _read(self, server: str, response: aiohttp.ClientResponse) -> bytes:
+    async def _read(self, server: str, response: httpx2.Response) -> bytes:
         body = bytearray()
-        async for piece in response.content.iter_any():
+        async for piece in response.aiter_bytes():
             body += piece
             if len(body) > self._max_bytes:
                 raise AuthServerReplyInvalid(
@@ -139,21 +135,14 @@ class OAuthHttpClient:
         return bytes(body)
 
 
-def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        cookie_jar=aiohttp.DummyCookieJar(),
+def _client(url: str) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
         headers={"Accept-Encoding": "identity", "User-Agent": "coulisse"},
-        timeout=aiohttp.ClientTimeout(total=None),
+        timeout=None,  # The caller limits the whole request.
+        # Requests to this machine must not go through a proxy.
+        trust_env=not is_loopback(httpx2.URL(url).host),
+        verify=ssl_context(),
     )
-
-
-def _proxy_url(url: str) -> str | None:
-    """Return the environment's proxy; aiohttp itself would read .netrc, too."""
-    parts = urlsplit(url)
-    # Plain http to this machine must not go through a proxy.
-    if is_loopback(parts.hostname or "") or urllib.request.proxy_bypass(parts.netloc):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)
 
 
 def _without_query(url: str) -> str:

@@ -12,7 +12,8 @@ from mcp_bridge.oauth.authorization_server.http_requests import (
     OAuthResponse,
 )
 from mcp_bridge.oauth.errors import AuthServerRefused, AuthServerReplyInvalid
-from mcp_bridge.oauth.types import NewTokens, RegisteredClient
+from mcp_bridge.oauth.tables import McpClient
+from mcp_bridge.oauth.types import NewTokens
 
 MAX_LIFETIME_SECONDS = 10 * 365 * 86_400
 MAX_ERROR_LENGTH = 300
@@ -30,7 +31,7 @@ class TokenResponse(BaseModel):
 
 async def redeem_code(
     http: OAuthHttpClient,
-    client: RegisteredClient,
+    client: McpClient,
     *,
     code: str,
     verifier: str,
@@ -48,7 +49,7 @@ async def redeem_code(
 
 async def refresh_tokens(
     http: OAuthHttpClient,
-    client: RegisteredClient,
+    client: McpClient,
     refresh_token: str,
     *,
     now: datetime,
@@ -58,7 +59,7 @@ async def refresh_tokens(
     return _parse_tokens(client, await _post(http, client, form), now)
 
 
-async def is_client_known(http: OAuthHttpClient, client: RegisteredClient) -> bool:
+async def is_client_known(http: OAuthHttpClient, client: McpClient) -> bool:
     """Return whether the provider still knows this client.
 
     The check refreshes an invalid token: the provider authenticates the client first
@@ -70,9 +71,7 @@ async def is_client_known(http: OAuthHttpClient, client: RegisteredClient) -> bo
     return parse_error(response)[0] != "invalid_client"
 
 
-async def revoke_token(
-    http: OAuthHttpClient, client: RegisteredClient, token: str
-) -> None:
+async def revoke_token(http: OAuthHttpClient, client: McpClient, token: str) -> None:
     """Revoke a token (RFC 7009); raises `SignInFailed`."""
     endpoint = client.provider.revocation_endpoint
     if endpoint is not None:
@@ -98,7 +97,7 @@ def to_single_line(text: object) -> str:
 
 async def _post(
     http: OAuthHttpClient,
-    client: RegisteredClient,
+    client: McpClient,
     form: Mapping[str, str],
     *,
     endpoint: str | None = None,
@@ -108,7 +107,7 @@ async def _post(
     if with_resource and client.provider.resource is not None:
         fields["resource"] = client.provider.resource
     headers: dict[str, str] = {}
-    secret = client.client_secret
+    secret = client.secret
     if secret is not None and client.auth_method == "client_secret_basic":
         headers["Authorization"] = _basic_auth(client.client_id, secret)
     elif secret is not None and client.auth_method == "client_secret_post":
@@ -124,7 +123,7 @@ def _basic_auth(client_id: str, secret: str) -> str:
 
 
 def _parse_tokens(
-    client: RegisteredClient, response: OAuthResponse, now: datetime
+    client: McpClient, response: OAuthResponse, now: datetime
 ) -> NewTokens:
     content = response.json()
     # Some providers (GitHub) send errors with status 200.

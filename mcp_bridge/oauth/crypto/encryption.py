@@ -3,9 +3,6 @@
 import hashlib
 import os
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 NONCE_BYTES = 12
 
 
@@ -17,6 +14,9 @@ class TokenCipher:
     """Encrypts texts with one key; each is bound to its own context."""
 
     def __init__(self, key: bytes) -> None:
+        # Here, because processes that decrypt nothing, such as beat, save 6 MB.
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
         self._cipher = AESGCM(key)
         self.key_id = hashlib.sha256(b"coulisse vault key id\0" + key).hexdigest()[:16]
         """Identifies the key without revealing it."""
@@ -30,6 +30,8 @@ class TokenCipher:
 
     def decrypt(self, ciphertext: bytes, *context: str) -> str:
         """Return the text; raises `DecryptionFailed`."""
+        from cryptography.exceptions import InvalidTag
+
         ciphertext = bytes(ciphertext)
         try:
             text = self._cipher.decrypt(

@@ -5,21 +5,16 @@ and a token is valid for one purpose only.
 """
 
 import base64
-import binascii
-import os
+import hmac
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 import orjson
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from mcp_bridge.oauth.crypto.encryption import DecryptionFailed, TokenCipher
 from mcp_bridge.oauth.errors import LinkExpired, LinkInvalid
 
-NONCE_BYTES = 12
 MAX_CHARACTERS = 4096
 
 
@@ -28,19 +23,15 @@ class OpaqueTokens:
 
     def __init__(self, key: bytes) -> None:
         self._ciphers = {
-            purpose: AESGCM(_derive_key(key, purpose)) for purpose in ("link", "state")
+            purpose: TokenCipher(_derive_key(key, purpose))
+            for purpose in ("link", "state")
         }
 
     def write(
         self, purpose: str, content: Mapping[str, Any], *, expires_at: datetime
     ) -> str:
-        """Return a token with this content."""
         body = orjson.dumps({**content, "exp": int(expires_at.timestamp())})
-        nonce = os.urandom(NONCE_BYTES)
-        ciphertext = nonce + self._ciphers[purpose].encrypt(
-            nonce, body, purpose.encode()
-        )
-        return _encode(ciphertext)
+        return _encode(self._ciphers[purpose].encrypt(body.decode(), purpose))
 
     def read(self, purpose: str, token: str, *, now: datetime) -> dict[str, Any]:
         """Return the content; raises `LinkInvalid` and `LinkExpired`."""
@@ -52,10 +43,8 @@ class OpaqueTokens:
             # Some bytes have several Base64 spellings; a token has one.
             if _encode(ciphertext) != token:
                 raise LinkInvalid
-            body = self._ciphers[purpose].decrypt(
-                ciphertext[:NONCE_BYTES], ciphertext[NONCE_BYTES:], purpose.encode()
-            )
-        except (InvalidTag, UnicodeEncodeError, ValueError, binascii.Error) as exc:
+            body = self._ciphers[purpose].decrypt(ciphertext, purpose)
+        except (DecryptionFailed, ValueError) as exc:
             raise LinkInvalid from exc
         content: dict[str, Any] = orjson.loads(body)
         if content.pop("exp") <= now.timestamp():
@@ -68,5 +57,4 @@ def _encode(ciphertext: bytes) -> str:
 
 
 def _derive_key(key: bytes, purpose: str) -> bytes:
-    info = b"coulisse mcp sign-in: " + purpose.encode()
-    return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(key)
+    return hmac.digest(key, b"coulisse mcp sign-in: " + purpose.encode(), "sha256")

@@ -16,9 +16,11 @@ from core.ids import UserId
 from core.runtime import sigint
 from smoke.config import SMOKE_TESTS, SmokeTestConfig
 from smoke.errors import SmokeTestUnknown
-from smoke.execution import local_runner, run_lifecycle
+from smoke.execution import local_runner
 from smoke.models import SmokeMessage, SmokeRun
-from smoke.reports import junit, run_queries, serializers, terminal
+from smoke.reports import batches as figures
+from smoke.reports import junit, terminal, transcript
+from smoke.schemas import SmokeBatchReport, SmokeRunObject, SmokeTranscript
 
 EXIT_FAILED = 1
 EXIT_ABORTED = 2
@@ -69,9 +71,7 @@ class Command(DatabaseCommand):
             try:
                 self._launch(zip(tests, ids, strict=True), check_interrupt, options)
                 if options["wait"]:
-                    self._watch_runs(
-                        run_queries.load_batches(ids), check_interrupt, options
-                    )
+                    self._watch_runs(_load_batches(ids), check_interrupt, options)
             except KeyboardInterrupt as exc:
                 summary = self._cancel(ids)
                 raise CommandError(summary, returncode=INTERRUPTED) from exc
@@ -79,9 +79,9 @@ class Command(DatabaseCommand):
                 self._cancel(ids)
                 raise
         if options["wait"]:
-            self._print_results(run_queries.load_batches(ids), options)
+            self._print_results(_load_batches(ids), options)
         else:
-            self._print_queued(run_queries.load_batches(ids), options)
+            self._print_queued(_load_batches(ids), options)
 
     def _launch(
         self,
@@ -92,7 +92,7 @@ class Command(DatabaseCommand):
         count = options["repetitions"]
         for test, id_ in tests:
             check_interrupt()
-            batch = run_lifecycle.launch_test(
+            batch = SmokeRun.objects.launch(
                 test, origin="command", repetitions=count, batch=id_
             )
             self._write_progress(terminal.launch_line(batch), options)
@@ -115,16 +115,15 @@ class Command(DatabaseCommand):
                     self._print_progress(each, options)
             except BaseException:
                 # Before the wait for tasks, so that they are cancelled at once.
-                run_lifecycle.cancel_runs(ids)
+                SmokeRun.objects.filter(pk__in=ids).cancel()
                 raise
 
     def _cancel(self, batches: Collection[uuid.UUID]) -> str:
         """Cancel the open runs of these batches; return a summary."""
-        found = [run for batch in run_queries.load_batches(batches) for run in batch]
-        run_lifecycle.cancel_runs([run.pk for run in found])
+        found = SmokeRun.objects.filter(batch__in=batches)
+        found.cancel()
         # Read again, to include runs that were cancelled before.
-        found = [run for batch in run_queries.load_batches(batches) for run in batch]
-        return terminal.interruption_line(found)
+        return terminal.interruption_line(list(found.all()))
 
     def _print_queued(
         self, batches: list[list[SmokeRun]], options: dict[str, Any]
@@ -133,9 +132,10 @@ class Command(DatabaseCommand):
             "queued for a worker; `smoke show RUN` shows the progress", options
         )
         if options["json"]:
-            self.write_json(
-                {"batches": [serializers.serialize_batch(each) for each in batches]}
-            )
+            self._write_batches(batches)
+
+    def _write_batches(self, batches: list[list[SmokeRun]]) -> None:
+        self.write_json({"batches": [_batch_as_json(each) for each in batches]})
 
     def _print_progress(
         self, each: SmokeMessage | SmokeRun, options: dict[str, Any]
@@ -162,14 +162,12 @@ class Command(DatabaseCommand):
         if options["junit"]:
             write_file(Path(options["junit"]), junit.as_xml(batches))
         if options["json"]:
-            self.write_json(
-                {"batches": [serializers.serialize_batch(each) for each in batches]}
-            )
+            self._write_batches(batches)
         else:
             for batch in batches:
                 for line in terminal.summary_lines(batch):
                     self.stdout.write(line)
-        outcomes = [serializers.run_outcome(run) for batch in batches for run in batch]
+        outcomes = [run.outcome for batch in batches for run in batch]
         failed = outcomes.count("failed")
         aborted = len(outcomes) - outcomes.count("passed") - failed
         if aborted:
@@ -189,9 +187,12 @@ class Command(DatabaseCommand):
         if name is None and not options["runs"]:
             self._list_tests(options)
             return
-        found = run_queries.newest_runs(test=name, limit=options["limit"])
+        runs = SmokeRun.objects.newest_first()
+        if name is not None:
+            runs = runs.filter(test=name)
+        found = list(runs[: options["limit"]])
         if options["json"]:
-            self.write_json({"runs": [serializers.serialize_run(run) for run in found]})
+            self.write_json({"runs": [_as_json(SmokeRunObject, run) for run in found]})
             return
         for run in found:
             self.stdout.write(terminal.run_line(run))
@@ -200,15 +201,13 @@ class Command(DatabaseCommand):
 
     def _list_tests(self, options: dict[str, Any]) -> None:
         tests = live.current().get(SMOKE_TESTS)
-        last = {name: run_queries.last_batch(name) for name in tests}
+        last = SmokeRun.objects.last_batches(tests)
         if options["json"]:
             entries = [
                 {
                     "name": name,
                     "target": test.target,
-                    "last": serializers.serialize_batch(last[name])
-                    if last[name]
-                    else None,
+                    "last": _batch_as_json(last[name]) if name in last else None,
                 }
                 for name, test in tests.items()
             ]
@@ -218,15 +217,16 @@ class Command(DatabaseCommand):
             count = test.repetitions
             times = "once" if count == 1 else f"{count} times"
             self.stdout.write(f"{name}  with {test.target}, {times}")
-            for line in terminal.summary_lines(last[name]) if last[name] else ():
+            for line in terminal.summary_lines(last[name]) if name in last else ():
                 self.stdout.write(f"{terminal.INDENT}{line}")
         if not tests:
             self.stdout.write("there are no smoke tests: `smoke_tests:` is empty")
 
     def _show(self, options: dict[str, Any]) -> None:
-        run = run_queries.find_run(options["run"])
+        run = SmokeRun.objects.find(options["run"])
         if options["json"]:
-            self.write_json(serializers.serialize_transcript(run))
+            run.transcript = transcript.load_messages(run)
+            self.write_json(_as_json(SmokeTranscript, run))
             return
         for line in terminal.transcript_lines(run):
             self.stdout.write(line)
@@ -281,6 +281,18 @@ def _add_list_arguments(parser: ArgumentParser) -> None:
 def _add_show_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="The run's id, or its beginning.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
+
+
+def _load_batches(batches: Collection[uuid.UUID]) -> list[list[SmokeRun]]:
+    return SmokeRun.objects.filter(batch__in=batches).batches()
+
+
+def _batch_as_json(runs: Sequence[SmokeRun]) -> dict[str, Any]:
+    return figures.describe_batch(runs, SmokeBatchReport).model_dump(mode="json")
+
+
+def _as_json(shape: type[SmokeRunObject], run: SmokeRun) -> dict[str, Any]:
+    return shape.model_validate(run).model_dump(mode="json")
 
 
 def _parse_positive(text: str) -> int:
