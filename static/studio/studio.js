@@ -95,6 +95,11 @@
     document.documentElement.classList.toggle("dark", matches);
   });
 
+  document.addEventListener("change", ({ target }) => {
+    if (!target.matches("[data-choose-all]")) return;
+    for (const box of target.closest("table").querySelectorAll("td.choose input")) box.checked = target.checked;
+  });
+
   document.addEventListener("change", (event) => {
     if (event.target.matches("form[data-auto-submit] select, form[data-auto-submit] input[type=checkbox]"))
       event.target.form.requestSubmit();

@@ -10,7 +10,7 @@
     return dark ? "ace/theme/github_dark" : "ace/theme/github_light_default";
   }
 
-  // Paths are written as in config/editing/round_trip/key_paths.py: "~1" is a slash within a name.
+  // Paths are written as in config/editing/document.py: "~1" is a slash within a name.
   function parseStep(text) {
     return /^\d+$/.test(text) ? Number(text) : text.replaceAll("~1", "/").replaceAll("~0", "~");
   }

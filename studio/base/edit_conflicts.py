@@ -4,7 +4,7 @@ The form keeps the submitted text and takes the version of the current state, wh
 shows. Saving again replaces that state.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from config.overrides import overridable_entries
 
@@ -20,13 +20,19 @@ class EditConflict(NamedTuple):
     """The changes that saving would make, as a unified diff; None if it is not YAML."""
 
 
-def describe_conflict(current: str | None, submitted: str, url: str) -> EditConflict:
-    """Compare the submitted text with the current one, which is None if unreadable."""
-    diff = (
-        None
-        if current is None
-        else overridable_entries.diff_texts(
-            current, submitted, CURRENT_LABEL, SUBMITTED_LABEL
+def submitted_form(
+    text: str, loaded: str, *, version: str, current: str | None, url: str
+) -> dict[str, Any]:
+    """Return a form's text, and the conflict if its loaded version is not the current.
+
+    `current` is the current text, None if it is unreadable.
+    """
+    if loaded in ("", version):
+        return {"yaml": text, "version": loaded}
+    diff = None
+    if current is not None:
+        diff = overridable_entries.diff_texts(
+            current, text, CURRENT_LABEL, SUBMITTED_LABEL
         )
-    )
-    return EditConflict(url, diff)
+    conflict = EditConflict(url, diff)
+    return {"yaml": text, "version": version, "edit_conflict": conflict}

@@ -3,7 +3,11 @@
 import logging
 from typing import Any
 
-from django.core.exceptions import SuspiciousOperation
+from django.core.exceptions import (
+    BadRequest,
+    PermissionDenied,
+    SuspiciousOperation,
+)
 from django.db import InterfaceError, OperationalError
 from django.http import Http404
 from pydantic import BaseModel
@@ -12,7 +16,7 @@ from rest_framework.response import Response
 
 from config.errors import ConfigInvalid
 from config.sections import Problem
-from core.errors import CoulisseError, NotFound
+from core.errors import CoulisseError, Denied, NotFound
 from core.text import redaction
 from core.text.sanitization import escape_and_truncate
 from gateway import errors
@@ -41,12 +45,14 @@ UNPROCESSABLE = 422
 DATABASE_ERRORS = (InterfaceError, OperationalError)
 
 
-def handle_exception(exc: Exception, context: dict[str, Any]) -> Response | None:
+def handle_exception(exc: Exception, context: dict[str, Any]) -> Response:
     """Return the response to an error; REST framework's `EXCEPTION_HANDLER`."""
     if isinstance(exc, Http404):
         exc = NotFound("Page not found")
-    if isinstance(exc, SuspiciousOperation):
-        exc = ParseError(f"Invalid form: {exc}")
+    elif isinstance(exc, PermissionDenied):
+        exc = Denied("Your account may not do this; ask an operator")
+    elif isinstance(exc, BadRequest | SuspiciousOperation):
+        exc = ParseError(f"Invalid request: {exc}")
     if isinstance(exc, ConfigInvalid):
         return Response(invalid_config_body(exc), status=UNPROCESSABLE)
     if isinstance(exc, CoulisseError):
@@ -54,21 +60,11 @@ def handle_exception(exc: Exception, context: dict[str, Any]) -> Response | None
     if isinstance(exc, APIException):
         return _framework_error_response(exc)
     if isinstance(exc, DATABASE_ERRORS):
-        return Response(database_error_body(exc), status=503)
+        return _database_error_response(exc)
     request = context["request"]
     method, path = map(escape_and_truncate, (request.method, request.path))
     logger.exception("%s %s failed", method, path, exc_info=exc)
     return Response(errors.internal_error(), status=500)
-
-
-def database_error_body(exc: Exception) -> dict[str, Any]:
-    """Return the error body for an unavailable database, and log the cause."""
-    logger.warning(
-        "the studio cannot reach the database: %s", str(exc).partition("\n")[0]
-    )
-    return errors.error_object(
-        "The database is unavailable; try again", "service_unavailable"
-    )
 
 
 def invalid_config_body(exc: ConfigInvalid) -> dict[str, Any]:
@@ -109,6 +105,14 @@ def _domain_error_response(exc: CoulisseError) -> Response:
     if seconds is not None:
         response["Retry-After"] = str(round(seconds))
     return response
+
+
+def _database_error_response(exc: Exception) -> Response:
+    logger.warning(
+        "the studio cannot reach the database: %s", str(exc).partition("\n")[0]
+    )
+    message = "The database is unavailable; try again"
+    return Response(errors.error_object(message, "service_unavailable"), status=503)
 
 
 def _framework_error_response(exc: APIException) -> Response:

@@ -1,57 +1,14 @@
 """Response schemas of the overview and the details of each kind of entry."""
 
 from datetime import datetime
-from typing import Literal
-from uuid import UUID
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, Field
 
-from studio.evaluation.experiment_results import ExperimentResults
-from studio.evaluation.judge_views import JudgeScore
-from studio.evaluation.smoke_schemas import ComparedMeasure, SmokeBatch
-
-
-class LastDay(BaseModel):
-    """The last 24 hours of an agent; money in micro-USD."""
-
-    turns: int
-    failed: int
-    micro_usd: int = Field(description="Without the unpriced turns.")
-    unpriced: int = Field(description="Turns with a call that has no price.")
-    mean_seconds: float | None
-
-
-class AgentOverview(BaseModel):
-    """The last day of an agent; empty unless requested."""
-
-    last_day: LastDay | None = None
-
-
-class AgentReferenceDetail(BaseModel):
-    """A configuration entry that names an agent."""
-
-    kind: str
-    name: str
-    relation: str
-
-
-class AgentUse(BaseModel):
-    """Something an agent may use."""
-
-    kind: Literal["MCP", "agent", "memory", "skill", "tasks"]
-    name: str
-    detail: str
-
-
-class AgentDetails(BaseModel):
-    """The activity of an agent, its references, tools and effective settings."""
-
-    last_day: LastDay
-    references: list[AgentReferenceDetail]
-    uses: list[AgentUse]
-    settings: dict[str, JsonValue] = Field(
-        description="The agent's own fields and its model parameters."
-    )
+from experiments.schemas import ExperimentResults
+from judges.models import JudgingCounts
+from judges.schemas import FailedJudging, StudioFeedback, StudioScore
+from smoke.schemas import ComparedMeasure, SmokeBatch
+from studio.configuration.agent_details import AgentDetails, AgentOverview
 
 
 class VariantWeek(BaseModel):
@@ -111,34 +68,12 @@ class DayScore(WindowMean):
     criterion: str
 
 
-class JudgeTaskCounts(BaseModel):
-    """A judge's tasks in the last 7 days."""
-
-    queued: int
-    running: int
-    done: int
-    failed: int
-    cancelled: int
-    skipped: dict[str, int] = Field(description="By reason.")
-    selected: int = Field(description="The sum of all states.")
-
-
 class JudgeCostTotal(BaseModel):
     """A judge's cost in a time window."""
 
     judgements: int
     micro_usd: int
     unpriced: int
-
-
-class FailedJudging(BaseModel):
-    """A reply that could not be scored."""
-
-    task_id: UUID
-    turn_id: UUID | None
-    agent: str
-    error: str
-    failed_at: datetime | None
 
 
 class AgentFeedback(BaseModel):
@@ -152,30 +87,19 @@ class AgentFeedback(BaseModel):
     comments: int
 
 
-class FeedbackComment(BaseModel):
-    """A user's comment on a reply."""
-
-    turn_id: UUID
-    agent: str
-    score: int | None
-    thumb: Literal["up", "down"] | None
-    comment: str | None
-    updated_at: datetime
-
-
 class JudgeDetails(BaseModel):
     """A judge's scores, by agent, with its failures and costs."""
 
     means: list[CriterionScores]
     by_agent: list[AgentCriterionScores]
     days: list[DayScore]
-    counts: JudgeTaskCounts
+    counts: JudgingCounts = Field(description="Of the last 7 days.")
     costs: dict[str, JudgeCostTotal] = Field(description="For `24h`, `7d` and `30d`.")
     failures: list[FailedJudging]
-    recent: list[JudgeScore]
+    recent: list[StudioScore]
     judged_agents: list[str]
     feedback: list[AgentFeedback]
-    comments: list[FeedbackComment]
+    comments: list[StudioFeedback]
 
 
 class SmokeTestOverview(BaseModel):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
+from django.http.response import HttpResponseBase
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 from pydantic import BaseModel
@@ -10,13 +11,15 @@ from rest_framework.response import Response
 
 from access.audit import audit_log
 from access.audit.audit_events import AuditEvent
+from admin_base.formats import data_formats
+from admin_base.query_parameters import MAX_DIGITS
 from config.errors import ConfigInvalid
 from config.overrides import entry_validation, overridable_entries
 from config.overrides.overridable_entries import OverridableEntry
 from config.sections import Section
 from core.errors import Invalid
-from studio.base import error_responses, formats
-from studio.base.views import MAX_DIGITS, StudioView
+from studio.base import error_responses
+from studio.base.views import StudioView
 from studio.configuration import entry_schemas, entry_types
 from studio.configuration.entry_types import EntryKind
 
@@ -55,7 +58,6 @@ class EntryAutoSchema(AutoSchema):
         return f"{self._kind.path}_{self._verb}{'_one' if is_named else ''}"
 
     def get_summary(self) -> str:
-        """Return the summary of the operation."""
         noun = self._kind.section.noun
         one = f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
         summary = self.OPERATIONS[type(self.view).__name__, self.method][1]
@@ -79,7 +81,6 @@ class EntryAutoSchema(AutoSchema):
         return self._kind.config_class if is_saved else None
 
     def get_response_serializers(self) -> Any:
-        """Return the schemas of the responses."""
         match self._verb:
             case "list":
                 return entry_schemas.list_schema(self._kind)
@@ -128,7 +129,7 @@ class EntryView(StudioView):
             return text
         if not text.strip():
             raise Invalid(f"The body is empty; send one {noun} as a map")
-        if not isinstance(formats.load_yaml(text.encode()), dict):
+        if not isinstance(data_formats.load_yaml(text.encode()), dict):
             raise Invalid(f"The body must be a map: one {noun}")
         return text
 
@@ -137,11 +138,9 @@ class EntryView(StudioView):
         return _parse_int("version", self.expected_version())
 
     def optional_query_int(self, name: str) -> int | None:
-        """Return an integer of the query, if present."""
         return _parse_int(name, self.request.query_params.get(name, ""))
 
     def respond_with_entry(self, name: str, *, status: int = 200) -> Response:
-        """Return one entry in full."""
         entry = overridable_entries.get_entry(self.kind.section, name)
         self.title = entry.name
         response = self._entry_response(entry, status=status)
@@ -149,14 +148,36 @@ class EntryView(StudioView):
         response["ETag"] = f'W/"{entry.version}"'
         return response
 
+    def confirm_entry(
+        self, name: str, done: str, *, status: int = 200, is_deleted: bool = False
+    ) -> HttpResponseBase:
+        """Return a changed entry to a script; redirect a browser with a message."""
+        url = self.kind.entry_url(name)
+        if not (is_deleted or self.wants_html):
+            response = self.respond_with_entry(name, status=status)
+            if status == 201:
+                response["Location"] = url
+            return response
+        return self.confirm_change(
+            {"name": name, "deleted": is_deleted},
+            message=f"{self.kind.section.noun.capitalize()} '{name}' {done}",
+            redirect_to=self.kind.list_url if is_deleted else url,
+        )
+
     def _entry_response(self, entry: OverridableEntry, *, status: int) -> Response:
         if self.request.accepted_renderer.format == "yaml":
             return self.respond(entry.text, status=status)
+        data, page = self.entry_data(entry)
+        return self.respond(data, status=status, page=lambda: page)
+
+    def entry_data(
+        self, entry: OverridableEntry
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return one entry in full, and the additional context of its page."""
         details = self.kind.load_details(entry.name, entry.value)
         before = self.optional_query_int("before")
         data = entry_schemas.serialize_entry(entry, details, before=before)
-        page = {**self.page_context(), "entry": entry, "details": details}
-        return self.respond(data, status=status, page=lambda: page)
+        return data, {**self.page_context(), "entry": entry, "details": details}
 
     def page_context(self) -> dict[str, Any]:
         """Return the context that every page of the kind needs."""
@@ -172,7 +193,6 @@ class EntryView(StudioView):
     def form_context(
         self, *, yaml: str, to: str, method: str, name: str | None = None, **more: Any
     ) -> dict[str, Any]:
-        """Return the context of the form."""
         self.template = FORM_TEMPLATE  # type: ignore[misc]
         form = {"yaml": yaml, "form_action": to, "method": method, "name": name}
         editor = {

@@ -1,16 +1,13 @@
 """Response schemas of the entries of all kinds."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, RootModel, create_model
+from pydantic import AliasChoices, BaseModel, Field, RootModel, create_model
 
-from config.models import OverrideVersion
-from config.overrides import overridable_entries
 from config.overrides.overridable_entries import OverridableEntry
 from studio.configuration.detail_schemas import DETAIL_SCHEMAS
-from studio.configuration.entry_types import EntryKind
+from studio.configuration.entry_types import Details, EntryKind
 
 VERSIONS_SHOWN = 20
 """Versions of an entry that one response shows."""
@@ -45,7 +42,7 @@ class EntryVersion(BaseModel):
     action: Literal["saved", "tombstoned", "reset", "removed"]
     at: datetime
     by: str
-    yaml: str
+    yaml: str = Field(validation_alias=AliasChoices("yaml", "body"))
 
 
 class DetailedEntry(ListedEntry):
@@ -64,53 +61,32 @@ class DetailedEntry(ListedEntry):
     has_more: bool = Field(description="Whether there are older versions.")
 
 
-def serialize_list_item(
-    entry: OverridableEntry, overview: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return an entry for a list."""
+def serialize_list_item(entry: OverridableEntry, overview: Details) -> dict[str, Any]:
     return {**_serialize_state(entry), "overview": overview}
 
 
 def _serialize_state(entry: OverridableEntry) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "label": entry.label,
-        "is_active": entry.is_active,
-        "is_rejected": entry.is_rejected,
-        "reason": entry.reason,
-        "version": entry.version,
-        "changed_at": entry.changed_at,
-        "changed_by": entry.changed_by,
-        "config": entry.data,
-    }
+    state = ListedEntry.model_validate(entry, from_attributes=True)
+    return {**state.model_dump(), "config": entry.data}
 
 
 def serialize_entry(
-    entry: OverridableEntry, details: Mapping[str, Any], *, before: int | None = None
+    entry: OverridableEntry, details: Details, *, before: int | None = None
 ) -> dict[str, Any]:
     """Return an entry in full, with its history before a version."""
-    versions = overridable_entries.list_versions(
-        entry.section, entry.name, before=before, limit=VERSIONS_SHOWN + 1
-    )
+    versions = entry.versions(before=before, limit=VERSIONS_SHOWN + 1)
+    history = [
+        EntryVersion.model_validate(row, from_attributes=True)
+        for row in versions[:VERSIONS_SHOWN]
+    ]
     return {
         **_serialize_state(entry),
         "details": details,
         "yaml": entry.text,
         "file_yaml": entry.file_text,
-        "diff": overridable_entries.diff_entry(entry),
-        "history": [serialize_version(each) for each in versions[:VERSIONS_SHOWN]],
+        "diff": entry.diff,
+        "history": [version.model_dump() for version in history],
         "has_more": len(versions) > VERSIONS_SHOWN,
-    }
-
-
-def serialize_version(row: OverrideVersion) -> dict[str, Any]:
-    """Return a change of an entry."""
-    return {
-        "id": row.pk,
-        "action": row.action,
-        "at": row.at,
-        "by": row.by,
-        "yaml": row.body,
     }
 
 
@@ -129,7 +105,6 @@ def remaining_schema(kind: EntryKind) -> type[BaseModel]:
 
 
 def list_schema(kind: EntryKind) -> type[BaseModel]:
-    """Return the schema of a kind's list."""
     fields: dict[str, Any] = {
         "object": (Literal["list"], "list"),
         "data": (list[_listed_schema(kind)], ...),  # type: ignore[misc]
@@ -144,7 +119,6 @@ def _listed_schema(kind: EntryKind) -> type[BaseModel]:
 
 
 def detail_schema(kind: EntryKind) -> type[BaseModel]:
-    """Return the schema of a kind's entry in full."""
     _, details = DETAIL_SCHEMAS[kind.path]
     field = (details, Field(description="The activity of the entry."))
     return _entry_schema(kind, DetailedEntry, "Detailed", {"details": field})

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from pydantic import BaseModel
+
 from agents.config import AGENTS as AGENTS_SECTION
 from agents.config import AgentConfig
 from config.sections import Section
@@ -22,13 +24,12 @@ from smoke.config import SmokeTestConfig
 from studio.configuration import agent_details
 from studio.evaluation import experiment_results, judge_details, smoke_details
 
-DetailsLoader = Callable[[str, Any], Mapping[str, Any]]
+Details = BaseModel | Mapping[str, Any]
+DetailsLoader = Callable[[str, Any], Details]
 
 
 @dataclass(frozen=True)
 class EntryKind:
-    """The properties of one kind of entries."""
-
     section: Section[Any]
     config_class: type[Any]
     """The model of an entry, for the API's description."""
@@ -42,7 +43,7 @@ class EntryKind:
     """The form's initial text for a new entry; names in braces come from the file."""
     columns: tuple[tuple[str, str], ...]
     """Columns of the list between the name and the label: titles and CSS classes."""
-    load_overview: Callable[[], Mapping[str, Any]]
+    load_overview: Callable[[], Mapping[str, Details]]
     """Returns the overview of all entries, by name, in a fixed number of queries."""
     load_details: DetailsLoader
     """Returns the details of one entry, by its name and value; the value is None if the
@@ -52,11 +53,9 @@ class EntryKind:
 
     @property
     def list_url(self) -> str:
-        """The address of the list."""
         return f"/admin/{self.path}"
 
     def entry_url(self, name: str) -> str:
-        """Return the address of one entry."""
         return f"{self.list_url}/{quote(name, safe='')}"
 
     @property

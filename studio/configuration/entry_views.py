@@ -12,6 +12,7 @@ from django.urls import URLPattern, path
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from admin_base.formats import data_formats
 from agents.config import AGENTS
 from config import live
 from config.errors import ConfigInvalid, EntryUnknown
@@ -19,7 +20,7 @@ from config.overrides import entry_validation, overridable_entries, override_edi
 from config.overrides.overridable_entries import OverridableEntry
 from core.errors import NotFound
 from providers.config import PROVIDERS
-from studio.base import edit_conflicts, error_responses, formats
+from studio.base import edit_conflicts, error_responses
 from studio.configuration import entry_schemas
 from studio.configuration.entry_base_view import FORM_TEMPLATE, EntryDraft, EntryView
 from studio.configuration.entry_types import EntryKind
@@ -45,14 +46,7 @@ class EntryListView(EntryView):
         text = self.submitted_yaml()
         name = entry_validation.read_name(self.kind.section, text)
         self.run_recorded("create", name, override_editor.create_entry, text)
-        noun = self.kind.section.noun
-        to = self.kind.entry_url(name)
-        response = self.respond_with_entry(name, status=201)
-        if self.wants_html:
-            message = f"{noun.capitalize()} '{name}' created"
-            return self.confirm_change(response.data, message=message, redirect_to=to)
-        response["Location"] = to
-        return response
+        return self.confirm_entry(name, "created", status=201)
 
     def refused_form_context(self) -> Mapping[str, Any]:
         """Return the form with the submitted values."""
@@ -112,64 +106,43 @@ class EntryDetailView(EntryView):
         return self.respond_with_entry(name)
 
     def put(self, request: Request, name: str) -> HttpResponseBase:
-        text, version = self.submitted_yaml(), self.expected_version_number()
-        is_changed = self.run_recorded(
-            "save", name, override_editor.save_entry, name, text, version=version
-        )
-        label = self._entry_label(name)
-        message = f"{label} saved" if is_changed else f"{label} is unchanged"
-        return self._confirm_change(name, message)
+        text = self.submitted_yaml()
+        is_changed = self._change("save", override_editor.save_entry, text)
+        return self.confirm_entry(name, "saved" if is_changed else "is unchanged")
 
     def delete(self, request: Request, name: str) -> HttpResponseBase:
         before = overridable_entries.get_entry(self.kind.section, name)
-        verb = "delete" if before.label == "dynamic" else "disable"
-        self.run_recorded(
-            verb,
-            name,
-            override_editor.disable_entry,
-            name,
-            version=self.expected_version_number(),
-        )
-        label = self._entry_label(name)
-        if verb == "disable":
-            return self._confirm_change(name, f"{label} disabled")
-        return self.confirm_change(
-            {"name": name, "deleted": True},
-            message=f"{label} deleted",
-            redirect_to=self.kind.list_url,
-        )
+        is_deleted = before.label == "dynamic"
+        verb = "delete" if is_deleted else "disable"
+        self._change(verb, override_editor.disable_entry)
+        return self.confirm_entry(name, f"{verb}d", is_deleted=is_deleted)
 
-    def _entry_label(self, name: str) -> str:
-        return f"{self.kind.section.noun.capitalize()} '{name}'"
-
-    def _confirm_change(self, name: str, message: str) -> HttpResponseBase:
-        response = self.respond_with_entry(name)
-        if self.wants_html:
-            return self.confirm_change(
-                response.data, message=message, redirect_to=self.kind.entry_url(name)
-            )
-        return response
+    def _change(self, verb: str, change: Any, *args: str) -> Any:
+        """Make a recorded change of the entry, if the client has seen its version."""
+        name, version = self.kwargs["name"], self.expected_version_number()
+        return self.run_recorded(verb, name, change, name, *args, version=version)
 
     def refused_form_context(self) -> Mapping[str, Any] | None:
-        """Return the form with the submitted values; only PUT has a form."""
-        if self.request.method != "PUT":
-            return None
-        text, name = self.yaml_text(), self.kwargs["name"]
+        """Return the form with the submitted values, or the page of the button."""
+        is_edit, name = self.request.method == "PUT", self.kwargs["name"]
         try:
             entry = overridable_entries.get_entry(self.kind.section, name)
         except EntryUnknown:
             # Saving creates the deleted entry again.
-            return _new_form_context(self, text)
-        loaded = str(self._form_fields().get("version", ""))
-        form = _edit_form_context(self, name, text, loaded)
-        version = str(entry.version)
-        if loaded in ("", version):
-            return form
-        conflict = edit_conflicts.describe_conflict(
-            entry.text, text, form["form_action"]
+            return _new_form_context(self, self.yaml_text()) if is_edit else None
+        if not is_edit:
+            data, page = self.entry_data(entry)
+            return {**data, **page, "own_files": self.own_files("", name)}
+        text = self.yaml_text()
+        form = _edit_form_context(self, name, text, "")
+        conflict = edit_conflicts.submitted_form(
+            text,
+            str(self._form_fields().get("version", "")),
+            version=str(entry.version),
+            current=entry.text,
+            url=form["form_action"],
         )
-        is_off = entry.label == "tombstoned"
-        return {**form, "version": version, "edit_conflict": conflict, "is_off": is_off}
+        return {**form, **conflict, "is_off": entry.label == "tombstoned"}
 
 
 class EditEntryView(EntryView):
@@ -191,15 +164,12 @@ class EditEntryView(EntryView):
             return entry.text
         if not version.isdecimal() or len(version) > 18:
             raise NotFound(f"There is no version '{version}'")
-        return overridable_entries.get_version(
-            self.kind.section, entry.name, int(version)
-        ).body
+        return entry.get_version(int(version)).body
 
 
 def _edit_form_context(
     view: EntryView, name: str, text: str, version: str
 ) -> dict[str, Any]:
-    """Return the context of the form of an existing entry."""
     kind = view.kind
     view.title = f"Edit {name}"
     view.breadcrumbs = [(kind.title, kind.list_url), (name, kind.entry_url(name))]
@@ -211,7 +181,7 @@ def _edit_form_context(
 class CheckEntryView(EntryView):
     """The problems of an unsaved entry."""
 
-    renderer_classes = [formats.JsonRenderer, formats.YamlRenderer]
+    renderer_classes = [data_formats.JsonRenderer, data_formats.YamlRenderer]
 
     def post(self, request: Request, name: str | None = None) -> Response:
         text = self.parse_body(EntryDraft).yaml
@@ -237,24 +207,12 @@ class ResetEntryView(EntryDetailView):
 
     def post(self, request: Request, name: str) -> HttpResponseBase:
         before = overridable_entries.get_entry(self.kind.section, name)
-        self.run_recorded(
-            "reset",
-            name,
-            override_editor.reset_entry,
-            name,
-            version=self.expected_version_number(),
-        )
-        message = f"{self._entry_label(name)} reset to the file's value"
-        if before.file_text is None:
-            data = {"name": name, "deleted": True}
-            return self.confirm_change(
-                data, message=message, redirect_to=self.kind.list_url
-            )
-        return self._confirm_change(name, message)
+        self._change("reset", override_editor.reset_entry)
+        is_deleted, done = before.file_text is None, "reset to the file's value"
+        return self.confirm_entry(name, done, is_deleted=is_deleted)
 
 
 def build_urls(kind: EntryKind) -> list[URLPattern]:
-    """Return the URLs of a kind."""
     return [
         path(kind.path, EntryListView.as_view(kind=kind)),
         path(f"{kind.path}/new", NewEntryView.as_view(kind=kind)),

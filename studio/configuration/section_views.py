@@ -1,37 +1,29 @@
-"""Sections of the file, each at its own address, and their overview."""
+"""Sections of the file, and entries of its maps, each at its own address."""
 
-import json
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
 
+from django.http import HttpResponseRedirect
 from django.http.response import HttpResponseBase
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
-from pydantic import BaseModel, Field
 from rest_framework.request import Request
-from rest_framework.response import Response
 
-from config import sections
-from config.editing import config_file, file_editor
+from agents.config import AGENTS
+from config import errors, live, sections
+from config.editing import config_file, file_editor, round_trip
 from config.editing.config_file import ConfigFile
-from config.editing.round_trip.key_paths import KeyPath
-from config.errors import ConfigInvalid
+from config.errors import ConfigInvalid, EntryUnknown
+from config.sections import Section
 from config.starters import starter_file
 from config.validation import unsupported_keys
-from core.errors import NotFound
-from studio.base.views import StudioView
-from studio.configuration.entry_schemas import DeletedEntry
+from core.errors import Invalid, NotFound
+from providers.config import KIND_NAMES
+from studio.configuration import mcp_servers
 from studio.configuration.entry_types import KINDS
-from studio.configuration.yaml_base_views import (
-    REMOVAL_DESCRIPTION,
-    VERSION_PARAMETER,
-    YamlPartView,
-)
-from studio.user_pages.memory_picker import respond_with_picker
+from studio.configuration.file_views import FileView
 
 SETTINGS_URL = "/admin/settings"
-MAX_NAMES = 6
-"""The largest number of names on a card."""
 SECTION_URLS = {
     "auth": "/admin/auth",
     "mcp": "/admin/mcp",
@@ -43,25 +35,22 @@ SECTION_URLS = {
 """Addresses of sections with their own page; the others are under the settings."""
 ENTRY_LIST_URLS = {kind.section.key: kind.list_url for kind in KINDS}
 """Lists of entries that the studio can override, by section."""
-GROUPS = {
-    "Models and tools": ("providers", "prices", "mcp", "skills", "vars"),
-    "Memory and telemetry": ("memory", "telemetry", "storage"),
-    "Access and limits": ("auth", "users", "default_user_id", "limits"),
-    "Background work": ("tasks", "triggers", "sidecars"),
-    "Server": ("server", "public_base_url", "mcp_server", "studio"),
-    "Overridable in the studio": tuple(ENTRY_LIST_URLS),
-}
 TITLES = {"mcp": "MCP servers", "mcp_server": "MCP at /mcp", "auth": "Access"}
+RESERVED_NAMES = ("", ".", "..", "new")
+"""Names of entries whose addresses belong to other views."""
 
 
 def section_title(key: str) -> str:
-    """Return the title of a section."""
     return TITLES.get(key, key.replace("_", " ").capitalize())
 
 
 def section_url(key: str) -> str:
     """Return the address of a section's form."""
     return SECTION_URLS.get(key, f"{SETTINGS_URL}/{key}")
+
+
+def entry_url(key: str, name: str) -> str:
+    return f"{section_url(key)}/{quote(name, safe='')}"
 
 
 def describe_section(key: str) -> str:
@@ -72,11 +61,32 @@ def describe_section(key: str) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-class SectionView(YamlPartView):
-    """One section of the file."""
+class FilePartView(FileView):
+    """A section of the file, or an entry of a section."""
 
-    template = "studio/configuration/section.html"
-    key: str = ""
+    @property
+    def edit_url(self) -> str:  # type: ignore[override]  # of the part
+        return entry_url(self.key, self.name) if self.name else section_url(self.key)
+
+    @property
+    def list_url(self) -> str:  # type: ignore[override]  # of the part
+        return section_url(self.key) if self.name else SETTINGS_URL
+
+    @property
+    def section(self) -> Section[Any]:
+        return sections.registered_sections()[self.key]
+
+    @property
+    def apply_time(self) -> str:  # type: ignore[override]  # of the section
+        is_late = self.section.applies == "restart"
+        return "; restart the server to apply it" if is_late else ""
+
+    def page_context(self) -> dict[str, Any]:
+        return {**super().page_context(), "section": self.section}
+
+
+class SectionView(FilePartView):
+    """One section of the file."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Find the section; raises `NotFound` for an unknown one."""
@@ -92,55 +102,17 @@ class SectionView(YamlPartView):
             raise ConfigInvalid([unsupported_keys.build_problem(self.key)])
         raise NotFound(unsupported_keys.describe_unavailable(self.key))
 
-    @property
-    def part_path(self) -> KeyPath:
-        """The path of the section in the file."""
-        return (self.key,)
-
-    @property
-    def edit_url(self) -> str:
-        """The address of its form."""
-        return section_url(self.key)
-
-    @property
     def empty_value(self) -> Any:
-        """The value of a section that is not in the file."""
-        section = sections.registered_sections()[self.key]
-        kind = section.schema.get("type")
-        if kind in ("array", "object") or section.noun:
-            return [] if kind == "array" else {}
-        return ""
-
-    @extend_schema(
-        summary="Show a section of the file with masked secrets",
-        responses=OpenApiTypes.ANY,
-    )
-    def get(self, request: Request, key: str = "") -> Response:
-        return self.respond_with_part(config_file.read_file())
-
-    @extend_schema(
-        summary="Replace a section of the file",
-        description=REMOVAL_DESCRIPTION,
-        parameters=[VERSION_PARAMETER],
-        request=OpenApiTypes.ANY,
-        responses=OpenApiTypes.ANY,
-    )
-    def put(self, request: Request, key: str = "") -> HttpResponseBase:
-        return self.respond_with_change(
-            self.replace_part(), f"{self.title} saved{self.apply_time()}"
-        )
-
-    def apply_time(self) -> str:
-        """Return the end of a message that says when an edit applies."""
-        applies = sections.registered_sections()[self.key].applies
-        return "; restart the server to apply it" if applies == "restart" else ""
+        """Return the value of a missing section, by its type."""
+        kind = self.section.schema.get("type")
+        if kind == "object" or (self.section.noun and kind != "array"):
+            return {}
+        return [] if kind == "array" else ""
 
     def page_context(self) -> dict[str, Any]:
-        """Return the additional context of the page."""
         return {
             **super().page_context(),
             "lead": describe_section(self.key),
-            "section": sections.registered_sections()[self.key],
             "entries_url": ENTRY_LIST_URLS.get(self.key),
             "example": starter_file.example_of(self.key),
         }
@@ -149,141 +121,167 @@ class SectionView(YamlPartView):
 class RemovableSectionView(SectionView):
     """`/admin/settings/{key}`: a section that can also be removed."""
 
-    @extend_schema(
-        summary="Remove a section from the file",
-        parameters=[VERSION_PARAMETER],
-        responses={200: DeletedEntry},
-    )
-    def delete(self, request: Request, key: str = "") -> HttpResponseBase:
-        if config_file.read_file().has_entry(self.part_path):
-            self.run_recorded(
-                {"section": self.key}, file_editor.remove_entry, self.part_path
-            )
-        message = self.change_message(f"{self.title} removed{self.apply_time()}")
-        return self.confirm_change(
-            {"name": self.key, "deleted": True},
-            message=message,
-            redirect_to=SETTINGS_URL,
-        )
+    http_method_names = [*SectionView.http_method_names, "delete"]
 
 
 class MemoryView(SectionView):
-    """`/admin/memory`: a user picker for browsers, the section for scripts."""
+    """`/admin/memory`: the section for scripts; browsers see the facts."""
 
     key = "memory"
 
-    @extend_schema(summary="Show the `memory:` section", responses=OpenApiTypes.ANY)
-    def get(self, request: Request, key: str = "") -> Response:
-        if not self.wants_html:
-            return super().get(request)
-        self.title, self.breadcrumbs = "Memory", ()
-        self.template = "studio/memory/user_picker.html"  # type: ignore[misc]
-        return respond_with_picker(self)
+    def respond_with_part(self, file: ConfigFile) -> Any:
+        if self.wants_html:
+            return HttpResponseRedirect("/admin/facts")
+        return super().respond_with_part(file)
 
 
-class SectionCard(BaseModel):
-    """The summary of a section."""
+# Maps: sections whose entries have addresses.
+
+Entry = Mapping[str, Any]
+
+
+def describe_key_source(entry: Entry) -> str:
+    """Return the source of a provider's key as text."""
+    key = entry.get("api_key")
+    if not key:
+        return "none"
+    return str(key) if str(key).startswith("${") else "in the file"
+
+
+def provider_rows(entries: Mapping[str, Entry]) -> list[dict[str, Any]]:
+    """Return what the list of providers shows of each."""
+    agents = live.current().get(AGENTS).values()
+    return [
+        {
+            "kind": name,
+            **entry,
+            "agents": [agent.name for agent in agents if agent.provider == name],
+            "key": describe_key_source(entry),
+        }
+        for name, entry in entries.items()
+    ]
+
+
+def mcp_server_rows(entries: Mapping[str, Entry]) -> list[dict[str, Any]]:
+    """Return what the list of MCP servers shows of each, with its current state."""
+    states = mcp_servers.server_states()
+    return [{**entry, "state": states.get(name)} for name, entry in entries.items()]
+
+
+@dataclass(frozen=True)
+class MapKind:
+    """The properties of one kind of entries in a map of the file."""
 
     key: str
-    title: str
-    is_set: bool
-    summary: str
-    description: str
-    applies: Literal["live", "restart"] | None = Field(
-        description="Whether an edit applies at once or after a restart."
-    )
-    is_available: bool
-    url: str = Field(description="The address of the section.")
-    entries_url: str | None = Field(
-        description="The list of its entries, if the studio can override them."
-    )
+    list_template: str
+    load_rows: Callable[[Mapping[str, Entry]], list[dict[str, Any]]]
+    """Returns what the list shows of each entry."""
+    entry_template: str = "studio/configuration/map_entry.html"
+    load_details: Callable[[str], dict[str, Any]] = lambda name: {}
+    """Returns the additional context of an entry's page."""
+    name_fields: tuple[str, ...] = ("name",)
+    """The form fields with the name of a new entry, in order of precedence."""
+    choices: tuple[str, ...] = ()
+    """The kinds that the form of a new entry offers."""
 
 
-class SectionCardList(BaseModel):
-    """All sections, in the order of their groups."""
-
-    object: Literal["list"] = "list"
-    data: list[SectionCard]
-
-
-class SettingsView(StudioView):
-    """The overview of all sections."""
-
-    title = "Settings"
-    template = "studio/configuration/settings.html"
-
-    @extend_schema(summary="List the sections of the file", responses=SectionCardList)
-    def get(self, request: Request) -> Response:
-        file = config_file.read_file()
-        cards = {
-            key: serialize_card(file, key) for group in GROUPS.values() for key in group
-        }
-        others = sections.registered_sections().keys() - cards.keys()
-        cards.update({key: serialize_card(file, key) for key in sorted(others)})
-        lead = "The sections of coulisse.yaml. Edits are written to the file."
-
-        def page() -> dict[str, Any]:
-            grouped = {**GROUPS, "Other": tuple(sorted(others))}
-            groups = {
-                group: [cards[key] for key in keys] for group, keys in grouped.items()
-            }
-            return {"groups": groups, "lead": lead, "file": file}
-
-        data = {"object": "list", "data": list(cards.values())}
-        return self.respond(data, page=page)
+PROVIDERS = MapKind(
+    key="providers",
+    list_template="studio/configuration/providers.html",
+    load_rows=provider_rows,
+    name_fields=("name", "kind"),
+    choices=tuple(KIND_NAMES),
+)
+MCP_SERVERS = MapKind(
+    key="mcp",
+    list_template="studio/configuration/mcp_servers.html",
+    load_rows=mcp_server_rows,
+    entry_template="studio/configuration/mcp_server.html",
+    load_details=mcp_servers.page_context,
+)
 
 
-def serialize_card(file: ConfigFile, key: str) -> dict[str, Any]:
-    """Return the card of a section."""
-    section = sections.registered_sections().get(key)
-    data = file.data_at((key,))
-    return {
-        "key": key,
-        "title": section_title(key),
-        "is_set": data is not None,
-        "summary": summarize_section(section.noun, data) if section else "",
-        "description": describe_section(key),
-        "applies": section.applies if section else None,
-        "is_available": section is not None,
-        "url": section_url(key),
-        "entries_url": ENTRY_LIST_URLS.get(key),
-    }
+class MapSectionView(SectionView):
+    """A whole map: read it, add an entry, or replace it."""
 
+    kind: MapKind = PROVIDERS
+    http_method_names = [*SectionView.http_method_names, "post"]
 
-def summarize_section(noun: str, data: Any) -> str:
-    """Return a short summary of a section."""
-    if data is None:
-        return "Not set"
-    if isinstance(data, list):
-        names = [it.get("name") for it in data if isinstance(it, Mapping)]
-        return _format_count(
-            noun or "entry", [str(name) for name in names if name], data
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Take the template of the kind."""
+        self.template = self.kind.list_template  # type: ignore[misc]
+        super().initial(request, *args, **kwargs)
+
+    def post(self, request: Request) -> HttpResponseBase:
+        name, text = file_editor.split_name(self._new_entry(), self.kind.name_fields)
+        if name in RESERVED_NAMES or not name.isprintable():
+            raise Invalid(
+                "The name must be one line, and not 'new', '.' or '..'", param="name"
+            )
+        details, path = {"section": self.key, "entry": name}, (self.key, name)
+        file = self.run_recorded(file_editor.add_entry(path, text), details)
+        response = self.confirm_change(
+            file.data_at(path),
+            message=f"'{name}' added{self.apply_time}",
+            redirect_to=entry_url(*path),
+            status=201,
         )
-    if not isinstance(data, Mapping):
-        return str(data)
-    if noun:
-        return _format_count(noun, list(data), data)
-    return (
-        _join_names([_format_setting(name, value) for name, value in data.items()])
-        or "Empty"
-    )
+        response.headers.setdefault("Location", entry_url(*path))
+        return response
+
+    def _new_entry(self) -> str:
+        if self.is_yaml_text():
+            return self.yaml_text()
+        data = self.submitted_fields() if self.is_form else self.body_data()
+        if not isinstance(data, Mapping):
+            raise Invalid("The body must be a map: one entry")
+        return round_trip.dump_block({key: it for key, it in data.items() if it != ""})
+
+    def refused_form_context(self) -> Mapping[str, Any] | None:
+        """Return the form with the submitted values, also that of a new entry."""
+        form = super().refused_form_context()
+        if form is None or self.request.method != "POST":
+            return form
+        return {**form, "form_data": self.submitted_fields()}
+
+    def page_context(self) -> dict[str, Any]:
+        data = config_file.read_file().data_at((self.key,))
+        found = data if isinstance(data, Mapping) else {}
+        entries = {name: entry or {} for name, entry in found.items()}
+        rows = [
+            {"name": name, "address": entry_url(self.key, name), **row}
+            for name, row in zip(entries, self.kind.load_rows(entries), strict=True)
+        ]
+        return {**super().page_context(), "rows": rows, "kinds": self.kind.choices}
 
 
-def _format_setting(name: str, value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f"{name} ({', '.join(value)})" if value else name
-    if isinstance(value, list):
-        return f"{name} ({len(value)})"
-    return f"{name}: {json.dumps(value) if isinstance(value, bool) else value}"
+class MapEntryView(FilePartView):
+    """One entry of a map."""
 
+    kind: MapKind = PROVIDERS
+    http_method_names = [*FilePartView.http_method_names, "delete"]
 
-def _format_count(noun: str, names: list[str], data: Any) -> str:
-    plural = "entries" if noun == "entry" else f"{noun}s"
-    count = f"{len(data)} {noun if len(data) == 1 else plural}"
-    return f"{count}: {_join_names(names)}" if names else count
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Set the breadcrumbs; raises `EntryUnknown` for an entry not in the file."""
+        self.name = self.title = kwargs["name"]
+        self.template = self.kind.entry_template  # type: ignore[misc]
+        self.breadcrumbs = [
+            ("Settings", SETTINGS_URL),
+            (section_title(self.key), section_url(self.key)),
+        ]
+        super().initial(request, *args, **kwargs)
+        if not config_file.read_file().has_entry(self.part_path):
+            noun = self.section.noun
+            raise EntryUnknown(f"There is no {noun} '{self.name}' in coulisse.yaml")
 
+    def remove_part(self) -> None:
+        """Remove the entry; raises `ConfigInvalid` with the entries that use it."""
+        try:
+            super().remove_part()
+        except ConfigInvalid as exc:
+            uses = errors.describe_uses(exc.problems, self.section.noun, self.name)
+            raise ConfigInvalid(uses) from None
 
-def _join_names(names: list[str]) -> str:
-    omitted = len(names) - MAX_NAMES
-    text = ", ".join(names[:MAX_NAMES])
-    return f"{text} and {omitted} more" if omitted > 0 else text
+    def page_context(self) -> dict[str, Any]:
+        details = self.kind.load_details(self.name)
+        return {**super().page_context(), "name": self.name, **details}

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -14,10 +13,11 @@ from config import live
 from config.validation.named_lists import get_by_name
 from core.errors import NotFound
 from core.text import time_parsing
-from experiments.comparison import comparison_formats, comparison_report
-from experiments.config import EXPERIMENTS, ExperimentConfig, StopRule
+from experiments.comparison import comparison_report
+from experiments.config import EXPERIMENTS, ExperimentConfig
+from experiments.schemas import ExperimentResults
 from studio.base.views import StudioView
-from telemetry.statistics import variant_counts
+from telemetry.models import Turn, VariantCounts
 
 EXPERIMENTS_URL = "/admin/experiments"
 WEEK = timedelta(days=7)
@@ -29,86 +29,12 @@ class ExperimentUnknown(NotFound):
     code = "experiment_not_found"
 
 
-class VariantResult(BaseModel):
-    """The traffic and scores of one variant."""
-
-    agent: str
-    weight: float
-    share: float = Field(description="The target share of users.")
-    turns: int
-    share_of_turns: float | None
-    shadow_runs: int = Field(description="Runs whose replies users do not see.")
-    is_primary: bool
-    is_leader: bool
-    is_undersampled: bool = Field(
-        description="Whether a bandit explores it, because it has too few scores."
-    )
-
-
-class VariantEstimate(BaseModel):
-    """The estimate of a variant's mean."""
-
-    agent: str
-    count: int
-    mean: float | None
-    low: float | None = Field(description="The lower bound of the 95 % interval.")
-    high: float | None = Field(description="The upper bound of the 95 % interval.")
-    best: float | None = Field(description="The probability of being best.")
-
-
-class MetricResult(BaseModel):
-    """The variants compared by one `judge.criterion`."""
-
-    metric: str
-    estimates: list[VariantEstimate]
-
-
-class BanditVariant(BaseModel):
-    """A bandit's variant, with its recent scores."""
-
-    agent: str
-    count: int
-    mean: float | None
-
-
-class BanditState(BaseModel):
-    """The state of a bandit."""
-
-    metric: str
-    epsilon: float
-    min_samples: int
-    window_seconds: int
-    leader: str | None
-    undersampled: list[str] = Field(
-        description="Variants with too few scores; they receive all turns."
-    )
-    variants: list[BanditVariant]
-
-
-class ExperimentResults(BaseModel):
-    """The results of an experiment."""
-
-    object: Literal["experiment"]
-    name: str
-    strategy: Literal["split", "shadow", "bandit"]
-    sticky_by_user: bool
-    primary: str | None
-    sampling_rate: float | None
-    since: datetime | None
-    variants: list[VariantResult]
-    metrics: list[MetricResult]
-    deciding: str | None
-    stop_when: StopRule | None
-    winner: str | None
-    result: str
-    bandit: BanditState | None
-
-
 def load_overview() -> Mapping[str, Any]:
     """Return the last week's traffic by variant, and the winner; in two queries."""
     config, since = live.current(), datetime.now(UTC) - WEEK
     experiments = config.get(EXPERIMENTS)
-    counts = variant_counts.counts_by_experiment(experiments.keys(), since)
+    turns = Turn.objects.filter(experiment__in=experiments, started_at__gte=since)
+    counts = turns.count_variants()
     winners = comparison_report.find_winners(config, experiments.values())
     return {
         name: {
@@ -120,9 +46,10 @@ def load_overview() -> Mapping[str, Any]:
 
 
 def _week_summary(
-    experiment: ExperimentConfig, counts: Mapping[str, int]
+    experiment: ExperimentConfig, counts: Mapping[str, VariantCounts]
 ) -> dict[str, Any]:
-    turns = {agent: counts.get(agent, 0) for agent in experiment.agents}
+    none = VariantCounts()
+    turns = {agent: counts.get(agent, none).served for agent in experiment.agents}
     total = sum(turns.values())
     return {
         "turns": total,
@@ -146,7 +73,7 @@ def load_results(
     By default, those of a bandit cover its window, and others all turns.
     """
     report = comparison_report.build_report(live.current(), experiment, since)
-    return comparison_formats.as_json(report)
+    return report.model_dump()
 
 
 class ExperimentResultsView(StudioView):

@@ -106,7 +106,6 @@ class LiveBroadcaster:
 
     @contextlib.contextmanager
     def add_watcher(self) -> Iterator[LiveWatcher]:
-        """Add a watcher for the duration of the block."""
         watcher = LiveWatcher(self)
         self._watchers.append(watcher)
         self._has_work.set()
@@ -167,7 +166,6 @@ class LiveBroadcaster:
                 self._processes, self._changed_turns = {}, {}
 
     def _apply_update(self, update: ProcessUpdate) -> None:
-        """Store the report of a process."""
         process = self._processes.setdefault(update.process, ProcessState())
         if update.is_snapshot:
             removed = process.turns.keys() - update.turns.keys()
@@ -253,7 +251,6 @@ def start() -> LiveBroadcaster:
 
 
 async def stop(broadcaster: LiveBroadcaster) -> None:
-    """Stop the broadcaster."""
     _broadcasters.remove(broadcaster)
     await broadcaster.stop()
 

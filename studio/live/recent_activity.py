@@ -3,32 +3,30 @@
 from datetime import timedelta
 from typing import Any
 
-from tasks.reports import queue_snapshot
+from studio.live import task_queue
+from telemetry.models import Turn
 from telemetry.presentation import turn_serializers
-from telemetry.storage import turn_store
-from telemetry.types import TurnListItem
+from telemetry.schemas import StudioListedTurn
 
 MAX_TURNS = 30
-MAX_TEXT_LENGTH = 200
-"""Characters of a text."""
 
 
 def load_latest() -> dict[str, Any]:
     """Return the newest ended turns and the queue, as JSON types."""
-    turns, _ = turn_store.page_turns(limit=MAX_TURNS)
+    turns = Turn.objects.newest_first()[:MAX_TURNS]
     return {
         "finished": [_serialize_turn(turn) for turn in turns],
-        "tasks": queue_snapshot.snapshot(),
+        "tasks": task_queue.read_queue().model_dump(mode="json"),
     }
 
 
-def _serialize_turn(turn: TurnListItem) -> dict[str, Any]:
+def _serialize_turn(turn: Turn) -> dict[str, Any]:
     ended_at = turn.started_at + timedelta(seconds=turn.seconds)
     data = {
-        **turn_serializers.serialize_list_item(turn),
+        **StudioListedTurn.serialize(turn),
         "ended_at": turn_serializers.format_time(ended_at),
     }
     for name in ("user_message", "error"):
         if data[name] is not None:
-            data[name] = " ".join(data[name][:MAX_TEXT_LENGTH].split())
+            data[name] = " ".join(data[name][: task_queue.MAX_TEXT_LENGTH].split())
     return data

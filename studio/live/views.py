@@ -2,7 +2,6 @@
 
 from datetime import datetime
 from typing import Literal
-from uuid import UUID
 
 from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema
@@ -13,7 +12,8 @@ from rest_framework.response import Response
 from core.trace import ToolKind
 from studio.base.views import StudioView
 from studio.live import broadcaster, recent_activity
-from studio.monitoring.turn_views import StudioListedTurn
+from studio.live.task_queue import TaskQueueState
+from telemetry.schemas import StudioListedTurn
 
 
 class CurrentStep(BaseModel):
@@ -65,37 +65,6 @@ class EndedTurn(StudioListedTurn):
     """A turn that has ended."""
 
     ended_at: datetime
-
-
-class QueuedTask(BaseModel):
-    """A task in the queue."""
-
-    id: UUID
-    object: Literal["task"]
-    kind: str
-    state: Literal["queued", "running", "done", "errored", "cancelled"]
-    agent: str
-    user_id: UUID
-    prompt: str
-    error: str | None
-    origin: str
-    turn_id: UUID | None
-    attempts: int
-    cancel_requested: bool
-    due_at: datetime | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    since: datetime | None = Field(description="When it entered its state.")
-
-
-class TaskQueueState(BaseModel):
-    """The state of the task queue."""
-
-    counts: dict[str, int]
-    has_more: bool = Field(description="Whether `counts` are lower limits.")
-    open: list[QueuedTask]
-    ended: list[QueuedTask]
 
 
 class LiveState(BaseModel):

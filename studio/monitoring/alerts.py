@@ -14,7 +14,7 @@ from config import live
 from config.loading import resolution
 from config.sections import Config
 from judges.runs import judge_queue
-from memory.extraction import job_queue
+from memory.extraction import extraction_tasks
 from studio.configuration.entry_types import BY_SECTION
 from tasks.models import Task
 from telemetry.config import TELEMETRY
@@ -85,7 +85,7 @@ def _configuration_alerts(config: Config) -> Iterator[Alert]:
 
 
 def _turn_alerts(activity: ActivitySummary) -> Iterator[Alert]:
-    if activity.errors and (activity.error_rate or 0) >= ERROR_RATE_THRESHOLD:
+    if activity.errors and (activity.share_of_errors() or 0) >= ERROR_RATE_THRESHOLD:
         worst = max(activity.agents, key=lambda each: each.errors)
         yield Alert(
             level="bad",
@@ -130,7 +130,7 @@ class FailedTasks:
 
 def failed_tasks(since: datetime) -> list[FailedTasks]:
     """Return the failed tasks created since an instant, most frequent first."""
-    failed = Task.objects.filter(created_at__gte=since, state=Task.State.ERRORED)
+    failed = Task.objects.without_extractions().errored().filter(created_at__gte=since)
     subject = Case(When(kind=judge_queue.KIND, then=F("origin")), default=F("agent"))
     rows = failed.values("kind", subject=subject).annotate(
         count=Count("id"), last_at=Max("created_at")
@@ -162,7 +162,8 @@ def _task_alert(task: FailedTasks) -> Alert:
 
 
 def _extraction_alerts(since: datetime) -> Iterator[Alert]:
-    if count := job_queue.count_failed(since):
+    failed = extraction_tasks.extractions().errored().filter(finished_at__gte=since)
+    if count := failed.count():
         turns = "turn" if count == 1 else "turns"
         yield Alert(
             level="warn",

@@ -1,73 +1,54 @@
-"""Spending by day, agent, model, user or token, as a page, JSON, YAML or CSV."""
+"""Spending by day, agent, model, user or token, as a page, JSON, YAML or CSV.
+
+Each of them is also a filter of the others.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, urlencode
 
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from pydantic import BaseModel, Field
 from rest_framework.request import Request
 
+from access.models import ApiToken
+from access.users import identity
+from admin_base.filters import TIME_PARAMETERS, TimeFilter, parse_range
+from admin_base.formats import csv_export, data_formats
+from admin_base.query_parameters import query_choice
 from config import live
 from core import money
+from core.errors import Invalid
 from core.text import time_parsing
-from studio.base import csv_export, formats
-from studio.base.query_parameters import query_choice
+from studio.base.charts import USD, Chart, build_chart
 from studio.base.views import StudioView
-from studio.monitoring import bar_charts
-from studio.monitoring.bar_charts import BarChart
-from studio.templatetags.studio import usd
+from studio.monitoring import hourly_charts
 from telemetry.config import TELEMETRY
+from telemetry.models import Turn
 from telemetry.presentation import spend_table
+from telemetry.presentation.spend_schemas import Spending
 from telemetry.statistics import cost_totals
-from telemetry.statistics.cost_totals import DIMENSIONS, CostTotal, Dimension
+from telemetry.statistics.cost_totals import (
+    ALL,
+    DIMENSIONS,
+    CostTotal,
+    Dimension,
+    SpendFilter,
+)
 
 DEFAULT_DIMENSION: Dimension = "agent"
 DEFAULT_SINCE = "30d"
 PERIODS = {"24h": "24 hours", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
+FILTERS = {
+    "user": "The name, as clients send it, or the UUID.",
+    "agent": "The agent that was requested.",
+    "model": "A provider and its model: only its calls, such as `openai/gpt-5-mini`.",
+    "token": "The label of an API token, or its UUID.",
+}
+"""The parameters that select what is summed, besides the time."""
 ROWS_SHOWN = 100
 """Rows on the page; the data has all of them."""
-
-
-class SpendTotal(BaseModel):
-    """Total spending."""
-
-    turns: int | None = Field(
-        None, description="Missing for models and providers, which have `calls`."
-    )
-    calls: int | None = None
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float = Field(description="Without the unpriced calls.")
-    judgements: int
-    unpriced_turns: int | None = Field(None, description="Turns without a price.")
-    unpriced_calls: int | None = None
-    unpriced_judgements: int
-
-
-class SpendRow(SpendTotal):
-    """The spending of one group; the field `by` has its key."""
-
-    agent: str | None = None
-    day: str | None = None
-    model: str | None = None
-    provider: str | None = None
-    token: str | None = None
-    user: str | None = None
-    kind: Literal["turns", "judges"]
-
-
-class Spending(BaseModel):
-    """Spending since an instant."""
-
-    object: Literal["spending"] = "spending"
-    by: Literal["agent", "day", "model", "provider", "token", "user"]
-    since: datetime
-    data: list[SpendRow]
-    total: SpendTotal
-    notes: list[str] = Field(description="Gaps in the turn record.")
 
 
 class SpendView(StudioView):
@@ -75,7 +56,7 @@ class SpendView(StudioView):
 
     title = "Spend"
     template = "studio/monitoring/spend.html"
-    renderer_classes = [*StudioView.renderer_classes, formats.CsvRenderer]
+    renderer_classes = [*StudioView.renderer_classes, data_formats.CsvRenderer]
 
     @extend_schema(
         summary="Sum up spending",
@@ -86,10 +67,10 @@ class SpendView(StudioView):
                 enum=DIMENSIONS,
                 description=f"{DEFAULT_DIMENSION} by default.",
             ),
-            OpenApiParameter(
-                "since",
-                str,
-                description=f"12h, 7d, 4w or a date; {DEFAULT_SINCE} by default.",
+            *TimeFilter.of("started_at").describe(Turn),
+            *(
+                OpenApiParameter(each, str, description=FILTERS[each])
+                for each in FILTERS
             ),
             OpenApiParameter(
                 "format",
@@ -103,21 +84,43 @@ class SpendView(StudioView):
     def get(self, request: Request) -> HttpResponseBase:
         """Return the costs of turns and their judges, highest first."""
         now = datetime.now(UTC)
-        by: Dimension = query_choice(self, "by", DIMENSIONS) or DEFAULT_DIMENSION
-        since = time_parsing.parse_past(
-            request.query_params.get("since") or DEFAULT_SINCE, now
+        by: Dimension = (
+            query_choice(request.query_params, "by", DIMENSIONS) or DEFAULT_DIMENSION
         )
+        self._check_parameters()
+        given = {name: str(text) for name, text in request.query_params.items() if text}
+        start, end = parse_range(given, now)
+        since = start or time_parsing.parse_past(DEFAULT_SINCE, now)
+        chosen = _read_filter(given, end)
         if self.wants_html:
-            return self.respond(page_context(by, since, request.query_params, now))
-        totals = cost_totals.totals_by(by, since)
+            return self.respond(page_context(by, since, given, now, chosen))
+        totals = cost_totals.totals_by(by, since, chosen)
         if request.accepted_renderer.format == "csv":
             return _csv_response(by, since, totals)
-        notes = [*_list_notes(since, now)]
-        total = cost_totals.sum_totals(totals)
-        return self.respond(spend_table.as_json(by, since, totals, total, notes))
+        notes = _list_notes(since, now)
+        return self.respond(Spending.serialize_totals(by, since, totals, notes))
+
+    def _check_parameters(self) -> None:
+        known = ("by", "format", *TIME_PARAMETERS, *FILTERS)
+        for name in self.request.query_params.keys() - {*known}:
+            raise Invalid(
+                f"There is no parameter '{name:.80}' here. There are: "
+                f"{', '.join(known)}",
+                param=name,
+            )
 
 
-def _list_notes(since: datetime, now: datetime) -> Sequence[str]:
+def _read_filter(given: Mapping[str, str], until: datetime | None) -> SpendFilter:
+    """Return the filter of a query; raises `Invalid`."""
+    model, user, token = (given.get(name, "") for name in ("model", "user", "token"))
+    if model and not all(model.partition("/")):
+        raise Invalid("'model' must be provider/model", param="model")
+    user_id = identity.derive_user_id(identity.check_identifier(user)) if user else None
+    tokens = ApiToken.objects.find_ids(token) if token else None
+    return SpendFilter(until, given.get("agent", ""), model, user_id, tokens)
+
+
+def _list_notes(since: datetime, now: datetime) -> list[str]:
     settings = live.current().get(TELEMETRY)
     return [*spend_table.notes(since, cost_totals.oldest_turn_at(), settings, now)]
 
@@ -125,9 +128,8 @@ def _list_notes(since: datetime, now: datetime) -> Sequence[str]:
 def _csv_response(
     by: Dimension, since: datetime, totals: Sequence[CostTotal]
 ) -> HttpResponseBase:
-    """Return the table as CSV."""
     names = spend_table.token_names(by, totals)
-    unit = spend_table.counted_unit(by)
+    unit = cost_totals.counted_unit(by)
     name = ["name"] if by == "token" else []
     head = [
         by,
@@ -145,14 +147,14 @@ def _csv_response(
         [
             each.key,
             *(names.get(each.key or "", "") for _ in name),
-            "judges" if each.judgements else "turns",
+            each.kind,
             each.turns,
             each.unpriced,
             each.judgements,
             each.unpriced_judgements,
             each.input_tokens,
             each.output_tokens,
-            money.format_usd(each.micro_usd),
+            money.decimal_usd(each.micro_usd),
         ]
         for each in totals
     )
@@ -162,25 +164,30 @@ def _csv_response(
 
 
 def page_context(
-    by: Dimension, since: datetime, query: Mapping[str, Any], now: datetime
+    by: Dimension,
+    since: datetime,
+    query: Mapping[str, str],
+    now: datetime,
+    chosen: SpendFilter = ALL,
 ) -> dict[str, Any]:
-    """Return the context of the page."""
-    days = cost_totals.totals_by("day", since)
-    totals = (
-        days if by == "day" else cost_totals.totals_by(by, since, limit=ROWS_SHOWN + 1)
-    )
+    days = totals = cost_totals.totals_by("day", since, chosen)
+    if by != "day":
+        totals = cost_totals.totals_by(by, since, chosen, limit=ROWS_SHOWN + 1)
     total = cost_totals.sum_totals(days)
     names = spend_table.token_names(by, totals[:ROWS_SHOWN])
     highest = max((each.micro_usd for each in totals), default=0)
     return {
         "by": by,
         "since": since,
-        "period": query.get("since") or DEFAULT_SINCE,
+        "period": query.get("period")
+        or query.get("since")
+        or ("" if query.get("from") else DEFAULT_SINCE),
+        "filters": [(each, query.get(each, ""), FILTERS[each]) for each in FILTERS],
         "dimensions": [each for each in DIMENSIONS if each != "provider"],
         "periods": PERIODS,
-        "unit": spend_table.counted_unit(by),
+        "unit": cost_totals.counted_unit(by),
         "total": total,
-        "chart": build_chart(days, since, now),
+        "chart": day_chart(days, since, chosen.until or now),
         "rows": [
             _table_row(by, each, names, highest) for each in _sort_rows(by, totals)
         ],
@@ -212,33 +219,28 @@ def _table_row(
 
 
 def _detail_url(by: Dimension, key: str) -> str:
-    """Return the page of the row's object, if there is one."""
+    """Return the page of the row's object or of its turns, if there is one."""
+    if by == "day":
+        return f"/admin/turns?from={key}&to={key}"
+    if by == "model":
+        return f"/admin/turns?{urlencode({'model': key})}"
     sections = {"agent": "agents", "token": "tokens", "user": "users"}
     if not key or by not in sections:
         return ""
     return f"/admin/{sections[by]}/{quote(key, safe='')}"
 
 
-def build_chart(days: Sequence[CostTotal], since: datetime, now: datetime) -> BarChart:
+def day_chart(days: Sequence[CostTotal], since: datetime, now: datetime) -> Chart:
     """Return a bar for each day, with turns and judges together."""
-    costs: dict[str, tuple[int, int]] = {}
-    for each in days:
-        priced, unpriced = costs.get(each.key or "", (0, 0))
-        costs[each.key or ""] = priced + each.micro_usd, unpriced + each.unpriced
     first = max(since.date(), now.date() - MAX_CHART_PERIOD)
     count = (now.date() - first).days + 1
-    # No label at the end, where there is no room for it.
-    ticks = range(0, max(1, count - count // 12), max(1, count // 6))
-    numbered_days = [(n, f"{first + timedelta(days=n)}") for n in range(count)]
-    return bar_charts.build_chart(
-        "Cost by day",
-        numbered_days,
-        lambda day: costs.get(day[1], (0, 0))[0],
-        describe_time=lambda day: day[1],
-        describe_value=lambda day: bar_charts.cost_label(*costs.get(day[1], (0, 0))),
-        format_peak=lambda micro: usd(int(micro)),
-        tick=lambda day: day[1][5:] if day[0] in ticks else "",
-    )
+    costs = {f"{first + timedelta(days=n)}": (0, 0) for n in range(count)}
+    for each in days:
+        if each.key in costs:
+            priced, unpriced = costs[each.key]
+            costs[each.key] = priced + each.micro_usd, unpriced + each.unpriced
+    bars = [hourly_charts.cost_series(list(costs.values()))]
+    return build_chart("Cost by day", list(costs), bars, axis="Day (UTC)", unit=USD)
 
 
 MAX_CHART_PERIOD = timedelta(days=366)

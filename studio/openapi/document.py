@@ -16,15 +16,16 @@ from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
 from drf_spectacular.utils import extend_schema
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from admin_base.views import MiddlewareAuthentication, PagePermission
+from studio.base import navigation
 from studio.base.navigation import GROUPS, find_menu_item
-from studio.base.views import MiddlewareAuthentication, RolePermission
-from studio.configuration import section_views
+from studio.configuration import file_schemas
 from studio.configuration.entry_types import KINDS
-from studio.openapi import file_schemas
 
 HOME_TAG = "Home"
 BROWSER_MEDIA_TYPES = (
@@ -62,6 +63,7 @@ CONFIGURATION_PATHS = {*(kind.path for kind in KINDS), "mcp", "providers"}
 CONFLICTING_OPERATIONS = {
     ("post", "/admin/sidecars/{name}/restart"),
     ("post", "/admin/tasks/{id}/retry"),
+    ("post", "/admin/trigger-runs/{id}/retry"),
     ("post", "/admin/triggers/{name}/run"),
 }
 """Operations, besides configuration changes, that may return 409."""
@@ -117,14 +119,17 @@ class OpenApiView(APIView):
     """`/admin/openapi.json`: the OpenAPI 3.1 document of all addresses."""
 
     authentication_classes = [MiddlewareAuthentication]
-    permission_classes = [RolePermission]
+    permission_classes = [PagePermission]
     renderer_classes = [
         OpenApiJsonRenderer,
         PlainJsonRenderer,
         OpenApiYamlRenderer,
         PlainYamlRenderer,
     ]
-    operator_only = False
+
+    def required_permission(self, method: str | None) -> str | None:
+        """Return None for reading: the document has no data."""
+        return None if method in SAFE_METHODS else navigation.CHANGE_CONFIGURATION
 
     @extend_schema(exclude=True)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -149,11 +154,8 @@ def postprocess_document(
 
     `SPECTACULAR_SETTINGS` names this as a hook.
     """
-    paths, schemas = file_schemas.describe_paths(
-        result["paths"], section_views.SECTION_URLS
-    )
-    result["paths"] = paths
-    result["components"]["schemas"].update(COMMON_SCHEMAS | schemas)
+    schemas = result["components"]["schemas"]
+    schemas.update(COMMON_SCHEMAS | file_schemas.build_schemas())
     result["tags"] = [{"name": name or HOME_TAG} for name in GROUPS]
     for path, method, operation in iterate_operations(result):
         operation["tags"] = [_group_of(path)]
@@ -193,7 +195,6 @@ def _add_errors(path: str, method: str, operation: dict[str, Any]) -> None:
 
 
 def _error_statuses(path: str, method: str, operation: dict[str, Any]) -> Iterator[int]:
-    """Yield the error statuses that an operation may return."""
     is_config_change = method != "get" and _changes_configuration(path, operation)
     has_body = "requestBody" in operation
     if has_body or operation.get("parameters"):
@@ -212,7 +213,6 @@ def _error_statuses(path: str, method: str, operation: dict[str, Any]) -> Iterat
 
 
 def _changes_configuration(path: str, operation: dict[str, Any]) -> bool:
-    """Return whether an operation changes the configuration."""
     parameters = operation.get("parameters", ())
     has_version = any(each["name"] == "version" for each in parameters)
     is_new = (

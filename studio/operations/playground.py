@@ -20,7 +20,7 @@ from core.ids import new_turn_id
 from core.messages import Message
 from core.runtime import request_ids
 from gateway.openai import chat, sse
-from gateway.openai.chat import EventStream
+from gateway.openai.turn_response import EventStream
 from studio.base.views import StudioView
 from turns.preparation import options, routing
 from turns.turn import TurnRequest

@@ -7,8 +7,8 @@ so a studio behind any proxy needs `auth.admin`.
 
 from django.core.handlers.asgi import ASGIRequest
 
+from core.network.hosts import PORT_PATTERN
 from core.network.loopback import is_loopback
-from gateway.request_validation.hosts import PORT_PATTERN
 
 PROXY_HEADERS = (
     "cf-",

@@ -10,6 +10,7 @@ from django.http.response import HttpResponseBase
 from django.urls import set_urlconf
 from django.utils.functional import SimpleLazyObject
 
+from access.authentication import accounts
 from access.authentication.config import AUTH, AdminAuth
 from access.authentication.encrypted_sessions import MAX_AGE_SECONDS
 from access.authentication.oidc_login import (
@@ -27,12 +28,12 @@ from gateway.auth import oidc_login
 from gateway.auth.authentication import check_origin
 from gateway.html_pages import HtmlPage
 from studio.base import error_responses
-from studio.security import accounts, local_requests, password_checks
+from studio.security import local_requests, password_checks
 from studio.server import error_middleware
 from studio.server.error_middleware import wants_html
 
 ROOT_PATH = "/admin/"
-URL_NAME = "studio"
+URL_NAME = "admin:index"
 LOGIN_KEY = "login"
 """The session key of the login: its time and its provider."""
 
@@ -61,7 +62,7 @@ class AccessMiddleware:
                 refusal_page(exc) if wants_html(request) else errors.error_response(exc)
             )
         except error_responses.DATABASE_ERRORS as exc:
-            return error_middleware.database_error_response(request, exc)
+            return error_middleware.error_response(request, exc)
 
     def _check_access(self, request: HttpRequest) -> HttpResponseBase | None:
         """Return the response that replaces the page; None to admit the request."""
@@ -104,7 +105,6 @@ class AccessPolicy:
 
 
 def _build_login(oidc: OidcConfig) -> OidcLogin:
-    """Return the OIDC login of an identity provider."""
     return OidcLogin(
         TokenVerifier(oidc),
         root=ROOT_PATH,
@@ -165,7 +165,6 @@ def _policy_of(admin: AdminAuth) -> AccessPolicy:
 
 
 def refusal_page(exc: CoulisseError) -> HttpResponseBase:
-    """Return the page that explains a refusal."""
     page = oidc_login.login_failed_page(exc, login_url=ROOT_PATH)
     challenge = getattr(exc, "challenge", "")
     if challenge.startswith("Basic"):

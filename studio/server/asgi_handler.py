@@ -25,8 +25,6 @@ _thread_pool = ThreadPoolExecutor(4, "studio")
 
 
 class StudioHandler(GatewayHandler):
-    """Answers HTTP requests to the studio."""
-
     chat_prefix = "/admin/playground/"
 
     def load_middleware(self, is_async: bool = False) -> None:

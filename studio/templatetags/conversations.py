@@ -5,9 +5,11 @@ from typing import Any
 import orjson
 from django import template
 
-from studio.templatetags.studio import NO_VALUE, duration
+from admin_base.templatetags.studio import NO_VALUE, duration
+from judges.ratings.statistics import score_tone
 
 register = template.Library()
+register.filter(score_tone)
 
 FOLD_THRESHOLD = 1_600
 """Characters from which a text is folded."""
@@ -26,7 +28,6 @@ def folded_start(text: str) -> str:
 
 @register.filter
 def folded_rest(text: str) -> str:
-    """Return the folded part of a text."""
     return "" if len(text) <= FOLD_THRESHOLD else text[FOLDED_LENGTH:]
 
 
@@ -54,7 +55,7 @@ def status_label(status: str) -> str:
 
 
 @register.filter
-def seconds(value: float | None) -> str:
+def call_seconds(value: float | None) -> str:
     """Format the duration of a call; None means that it was cancelled."""
     return "cancelled" if value is None else duration(value * 1000)
 
@@ -67,13 +68,4 @@ def get_item(values: dict[str, Any], name: str) -> Any:
 
 @register.filter
 def score(value: float | None) -> str:
-    """Format a score, or a mean of scores."""
     return NO_VALUE if value is None else f"{value:.3g}"
-
-
-@register.filter
-def score_tone(value: float | None) -> str:
-    """Return the CSS class of a score from 0 to 10: good, middling, bad."""
-    if value is None:
-        return ""
-    return "is-good" if value >= 7 else "is-warn" if value >= 4 else "is-bad"

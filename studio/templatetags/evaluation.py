@@ -1,24 +1,27 @@
 """Template filters of judges, experiments and smoke runs."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import cycle
+from math import ceil, floor
 from typing import Any
 
 from django import template
 
-from experiments.comparison import comparison_formats
+from admin_base.templatetags.studio import NO_VALUE, duration, percent, usd
+from experiments.comparison import result_text
 from smoke.models import SmokeRun
 from smoke.reports import terminal
-from studio.evaluation import score_chart
-from studio.evaluation.score_chart import ChartDay, ScoreChart
-from studio.templatetags.studio import NO_VALUE, duration, percent, usd
+from studio.base import charts
+from studio.base.charts import Chart
 
 register = template.Library()
+
+CHART_DAYS = 30
 
 
 @register.filter
 def measure(value: float | None, unit: str) -> str:
-    """Format a measure of a batch."""
     if value is None:
         return NO_VALUE
     match unit:
@@ -35,7 +38,6 @@ def measure(value: float | None, unit: str) -> str:
 
 @register.filter
 def signed_change(value: float | None, unit: str) -> str:
-    """Format the change of a measure, with its sign."""
     if value is None:
         return NO_VALUE
     if value == 0:
@@ -57,15 +59,35 @@ def tool_names(calls: Sequence[dict[str, Any]]) -> str:
 
 
 @register.filter
-def month_chart(days: Sequence[ChartDay]) -> ScoreChart | None:
-    """Return the lines of mean scores over the last month."""
-    return score_chart.build_chart(days, datetime.now(UTC).date(), score_chart.DAYS)
+def month_chart(days: Sequence[Mapping[str, Any]]) -> Chart:
+    """Return lines of the mean scores by day and criterion over the last month."""
+    today = datetime.now(UTC).date()
+    labels = [f"{today - timedelta(days=back)}" for back in range(CHART_DAYS, -1, -1)]
+    means: dict[str, dict[str, float]] = {}
+    for each in days:
+        means.setdefault(each["criterion"], {})[each["day"]] = each["mean"]
+    series = [
+        charts.Series(criterion, [by_day.get(day) for day in labels], colour)
+        for (criterion, by_day), colour in zip(
+            sorted(means.items()), cycle(charts.LINE_COLOURS)
+        )
+    ]
+    values = [each["mean"] for each in days]
+    return charts.build_chart(
+        "Mean scores by day",
+        labels,
+        series,
+        axis="Day (UTC)",
+        unit=charts.SCORE,
+        kind="line",
+        limits=(max(0, floor(min(values)) - 1), min(10, ceil(max(values)) + 1)),
+    )
 
 
 @register.filter
 def probability(share: float) -> str:
     """Format a probability, never as certain."""
-    return comparison_formats.format_probability(share)
+    return result_text.format_probability(share)
 
 
 @register.filter

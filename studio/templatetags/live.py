@@ -3,23 +3,13 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 from django import template
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
 
-from studio.templatetags.studio import seconds
+from admin_base.templatetags.studio import seconds
+from tasks.schemas import COLOURS
 
 register = template.Library()
-
-TASK_COLOURS = {
-    "queued": "",
-    "running": "is-accent",
-    "done": "is-good",
-    "errored": "is-bad",
-    "cancelled": "is-warn",
-}
 
 TASK_MARKS = {
     "queued": "\N{HORIZONTAL ELLIPSIS}",
@@ -47,47 +37,13 @@ def describe_step(step: Mapping[str, Any]) -> str:
 
 @register.simple_tag
 def elapsed_since(instant: str) -> str:
-    """Format the time since an instant."""
     started_at = datetime.fromisoformat(instant)
     return seconds((datetime.now(UTC) - started_at).total_seconds())
 
 
 @register.filter
 def task_colour(state: str | None) -> str:
-    """Return the colour of a task's state."""
-    return TASK_COLOURS.get(state or "", "")
-
-
-@register.simple_tag
-def elapsed_between(start: str, end: str) -> str:
-    """Format the time between two instants."""
-    elapsed = datetime.fromisoformat(end) - datetime.fromisoformat(start)
-    return seconds(max(elapsed.total_seconds(), 0.0))
-
-
-@register.filter
-def task_origin(origin: str) -> SafeString | str:
-    """Return the origin of a task, with a link to its page if it has one."""
-    kind, _, name = origin.partition(":")
-    match kind:
-        case "api":
-            return "a client"
-        case "turn":
-            link = '<a href="/admin/turns/{}">a turn</a>'
-            return format_html(link, name)
-        case "trigger":
-            return format_html(
-                '<a href="/admin/triggers/{}">{}</a>', _quote(name), name
-            )
-        case "smoke":
-            link = 'smoke test <a href="/admin/smoke/{}">{}</a>'
-            return format_html(link, _quote(name), name)
-        case _:
-            return origin or "the server"
-
-
-def _quote(name: str) -> str:
-    return quote(name, safe="")
+    return COLOURS.get(state or "", "")
 
 
 @register.filter
@@ -98,7 +54,6 @@ def task_mark(state: str) -> str:
 
 @register.filter
 def sidecar_colour(state: str) -> str:
-    """Return the colour of a sidecar's state."""
     return {"running": "is-good", "waiting": "is-warn", "failed": "is-bad"}.get(
         state, ""
     )

@@ -1,0 +1,57 @@
+"""Refuses requests that pages of other sites make a browser send.
+
+Browsers add cookies and passwords to such requests by themselves, and send `Origin`
+with every change. A request without it is not from a browser, so scripts need no form
+token.
+"""
+
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
+
+from config import live
+from config.config import allowed_hosts
+from core.errors import Denied
+from core.network import hosts
+
+BROWSER_HEADERS = ("Origin", "Referer", "Sec-Fetch-Site")
+
+
+class FormExpired(Denied):
+    """This form has expired. Reload its page and submit it again."""
+
+    code = "csrf_failed"
+
+
+class StudioCsrfMiddleware(CsrfViewMiddleware):
+    """Django's CSRF check, with the server's own list of hosts."""
+
+    def _origin_verified(self, request: HttpRequest) -> bool:
+        # Behind a proxy with TLS, Django would compare the scheme, too.
+        return hosts.is_own_origin(
+            request.headers["Origin"],
+            request.headers.get("Host"),
+            allowed_hosts(live.current()),
+        )
+
+
+class _CsrfCheck(StudioCsrfMiddleware):
+    """Returns the reason in place of a response."""
+
+    def _reject(self, request: HttpRequest, reason: str) -> str:
+        return reason
+
+
+def check_csrf(request: HttpRequest) -> None:
+    """Raise `FormExpired` for a browser's change without a form of the studio."""
+    if not any(name in request.headers for name in BROWSER_HEADERS):
+        # Django's form views check again, unless this says that it is done.
+        request.csrf_processing_done = True  # type: ignore[attr-defined]
+        return
+    check = _CsrfCheck(_unused_view)
+    check.process_request(request)
+    if check.process_view(request, _unused_view, (), {}) is not None:
+        raise FormExpired
+
+
+def _unused_view(request: HttpRequest) -> HttpResponse:
+    raise AssertionError("the CSRF check never calls the view")

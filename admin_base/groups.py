@@ -1,0 +1,37 @@
+"""The groups of the studio: viewers may read everything, operators may do everything.
+
+`migrate` grants both every permission that exists. Other groups are made in the studio,
+and are left alone.
+"""
+
+from typing import Any
+
+from django.apps import AppConfig, apps
+from django.contrib.auth.management import create_permissions
+from django.db.models.signals import post_migrate
+
+OPERATORS = "operator"
+VIEWERS = "viewer"
+VIEW_PREFIX = "view_"
+
+
+def connect() -> None:
+    """Grant the permissions of each app after its migration."""
+    post_migrate.connect(_grant_permissions, dispatch_uid="admin_base.groups")
+
+
+def _grant_permissions(app_config: AppConfig, using: str, **options: Any) -> None:
+    if not apps.is_installed("django.contrib.auth"):
+        return
+    # Django's own handler may run after this one.
+    create_permissions(app_config, verbosity=0, using=using)
+    permissions = (
+        apps.get_model("auth", "Permission")
+        .objects.using(using)
+        .filter(content_type__app_label=app_config.label)
+    )
+    groups = apps.get_model("auth", "Group").objects.using(using)
+    operators, _ = groups.get_or_create(name=OPERATORS)
+    viewers, _ = groups.get_or_create(name=VIEWERS)
+    operators.permissions.add(*permissions)
+    viewers.permissions.add(*permissions.filter(codename__startswith=VIEW_PREFIX))

@@ -1,0 +1,1 @@
+"""The pages of a `StudioModelAdmin`: lists in pages by key, rows, forms, actions."""

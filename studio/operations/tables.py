@@ -1,0 +1,87 @@
+"""Read-only pages of the tables that no app shows in an `admin.py` of its own."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from django.contrib import admin
+from django.db.models import Model
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from admin_base.model_admin import StudioModelAdmin
+from memory.models import (
+    ConsolidationRun,
+    FactChange,
+    Summary,
+)
+from smoke.models import SmokeMessage
+from studio.base.views import StudioView
+from telemetry.models import Expense, ModelCall, ToolCall
+
+LIST_COLUMNS: dict[type[Model], Sequence[str]] = {
+    ConsolidationRun: ("started_at", "finished_at", "threads", "messages", "failures"),
+    Expense: ("spent_at", "purpose", "name", "agent", "model", "cost_micro_usd"),
+    FactChange: ("at", "user_id", "action", "by", "reason"),
+    ModelCall: ("started_at", "turn_id", "agent", "provider", "model", "seconds"),
+    SmokeMessage: ("sent_at", "run_id", "position", "speaker", "agent"),
+    Summary: ("created_at", "user_id", "first_position", "end_position", "model"),
+    ToolCall: ("started_at", "turn_id", "kind", "name", "seconds", "error"),
+}
+"""The columns of each list."""
+
+
+class TableAdmin(StudioModelAdmin):
+    """A table, the newest key first."""
+
+    is_documented = False
+
+    def get_queryset(self, request: Any) -> Any:
+        """Return rows whose large fields are read only if a page shows them."""
+        rows = super().get_queryset(request)
+        is_list = request.resolver_match.url_name.endswith("_changelist")
+        return rows.only(*self.list_display) if is_list else rows
+
+
+def register() -> None:
+    for model, names in LIST_COLUMNS.items():
+        path = f"tables/{model._meta.app_label}/{model._meta.model_name}"
+        fields = {"list_display": names, "path": path}
+        admin.site.register(
+            model, type(f"{model.__name__}Admin", (TableAdmin,), fields)
+        )
+
+
+class TableLink(BaseModel):
+    """A table and its address."""
+
+    title: str
+    address: str
+
+
+class TableList(BaseModel):
+    """The tables that the user may see."""
+
+    object: Literal["list"] = "list"
+    data: list[TableLink]
+    has_more: Literal[False] = False
+
+
+class TableListView(StudioView):
+    """`/admin/tables`."""
+
+    title = "Tables"
+    template = "studio/operations/tables.html"
+
+    @extend_schema(summary="List database tables", responses=TableList)
+    def get(self, request: Request) -> Response:
+        """List the tables without a page of their own."""
+        tables: list[Any] = [admin.site._registry[model] for model in LIST_COLUMNS]
+        links = [
+            TableLink(title=table.title, address=table.address)
+            for table in tables
+            if table.may(request._request, "view")
+        ]
+        links.sort(key=lambda link: link.title)
+        return self.respond(TableList(data=links).model_dump())
