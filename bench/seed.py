@@ -20,8 +20,8 @@ from core.token_estimates import estimate_message  # noqa: E402
 from memory import memory_settings  # noqa: E402
 from memory.facts import fact_store  # noqa: E402
 from memory.facts.types import FactDraft  # noqa: E402
+from memory.models import Passage  # noqa: E402
 from memory.models import StoredMessage as MessageRow  # noqa: E402
-from memory.recall import passages  # noqa: E402
 from memory.recall.types import Embedded  # noqa: E402
 from memory.transcript import message_store  # noqa: E402
 from memory.transcript.message_rows import NewMessage  # noqa: E402
@@ -79,7 +79,7 @@ def store_facts(users: list[str]) -> None:
             (*row, embedded[-1], "")
             for row in stored.values_list("id", "position", "text")
         ]
-        passages.index_messages(user_id, stored[0].thread_id, messages)
+        Passage.objects.index_messages(user_id, stored[0].thread_id, messages)
     sync_bridge.close()
 
 

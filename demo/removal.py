@@ -78,7 +78,7 @@ def _rows_without_user() -> Iterator[QuerySet[Any]]:
             yield Expense.objects.filter(pk__range=span)
     for name in background_tasks.TRIGGERS:
         # A trigger that has also run outside the demo has tasks of other users.
-        if not Task.objects.filter(origin=trigger_runs.task_origin(name)).exists():
+        if not Task.objects.of_origin(trigger_runs.task_origin(name)).exists():
             yield TriggerState.objects.filter(pk=name)
     yield AuditEntry.objects.filter(
         Q(actor=audit_entries.ACTOR) | Q(actor__endswith=f"@{DOMAIN}")

@@ -17,9 +17,9 @@ from bench.memory_search.dataset import (
 from bench.memory_search.embeddings import DatasetVectors
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from memory.models import Fact
+from memory.models import Fact, Passage
 from memory.models import StoredMessage as MessageRow
-from memory.recall import passages
+from memory.recall.index import tokenizer
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 
@@ -58,13 +58,13 @@ def _store_facts(name: str, data: Dataset, vectors: DatasetVectors) -> StoredUse
             [_row(fact, user_id, ids[fact.id], fact.id in superseded) for fact in facts]
         )
         active = [fact for fact in facts if fact.id not in superseded]
-        passages.index_facts(
+        Passage.objects.index_facts(
             user_id,
             [
                 (
                     ids[fact.id],
                     fact.content,
-                    vectors.of(passages.strip_subject(fact.content)),
+                    vectors.of(tokenizer.strip_subject(fact.content)),
                     "",
                 )
                 for fact in active
@@ -99,7 +99,7 @@ def _store_conversation(
     message_store.append_turn(user_id, "", new_turn_id(), _entries(conversation))
     rows = MessageRow.objects.filter(thread__user_id=user_id).order_by("position")
     stored = list(rows.values_list("id", "thread_id", "position"))
-    passages.index_messages(
+    Passage.objects.index_messages(
         user_id,
         stored[0][1],
         [

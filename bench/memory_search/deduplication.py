@@ -9,7 +9,7 @@ from bench.memory_search.metrics import PairResult, Verdict
 from core.ids import UserId
 from memory.facts import fact_store
 from memory.facts.types import FactDraft
-from memory.recall import passages
+from memory.recall.index import tokenizer
 
 
 def save_pairs(
@@ -28,7 +28,7 @@ def save_pairs(
 
 
 def _save(user_id: UserId, content: str, vectors: DatasetVectors) -> uuid.UUID:
-    embedded = vectors.of(passages.strip_subject(content))
+    embedded = vectors.of(tokenizer.strip_subject(content))
     [saved] = fact_store.save_drafts(
         user_id, [FactDraft(content)], [embedded], by="extraction"
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.memory_search.dataset import Dataset
 from config.sections import Config
-from memory.recall import passages
+from memory.recall.index import tokenizer
 from memory.recall.types import Embedded
 from providers.embeddings import embedders, minilm
 from providers.embeddings.base import Embedder
@@ -115,10 +115,10 @@ async def _embed_texts(embedder: Embedder, data: Dataset) -> DatasetVectors:
 
 def _texts(data: Dataset) -> Iterator[str]:
     for fact in data.facts:
-        yield passages.strip_subject(fact.content)
+        yield tokenizer.strip_subject(fact.content)
     for pair in data.pairs:
-        yield passages.strip_subject(pair.old)
-        yield passages.strip_subject(pair.new)
+        yield tokenizer.strip_subject(pair.old)
+        yield tokenizer.strip_subject(pair.new)
     for conversation in data.conversations:
         yield from (line.text for line in conversation.lines)
 

@@ -26,8 +26,8 @@ from django.utils import timezone  # noqa: E402
 
 from bench.turn_costs.plain_turns import quantile  # noqa: E402
 from core.ids import UserId  # noqa: E402
-from memory.models import Fact  # noqa: E402
-from memory.recall import passages, search  # noqa: E402
+from memory.models import Fact, Passage  # noqa: E402
+from memory.recall import search  # noqa: E402
 from memory.recall.index import corpus_cache  # noqa: E402
 from memory.recall.types import Embedded, Query  # noqa: E402
 
@@ -94,7 +94,7 @@ def store_facts(users: list[UserId], count: int) -> None:
         with transaction.atomic():
             Fact.objects.bulk_create(facts, batch_size=500)
             for user, user_facts in by_user.items():
-                passages.index_facts(
+                Passage.objects.index_facts(
                     user, [(f.id, f.content, vector(), "") for f in user_facts]
                 )
 

@@ -12,6 +12,7 @@ from django.db import connection
 from django.test import AsyncRequestFactory
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from access.authentication import accounts
 from access.models import ApiToken
 from config import live
 from demo.sample_users import SampleUser
@@ -22,7 +23,6 @@ from memory.facts import public_ids
 from memory.models import Fact
 from smoke.config import SMOKE_TESTS
 from smoke.models import SmokeRun
-from studio.security import accounts
 from studio.server.asgi_handler import StudioHandler
 from tasks.models import Task
 from telemetry.models import Turn

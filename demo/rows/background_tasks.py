@@ -17,7 +17,8 @@ from demo.sample_users import SampleUser
 from demo.simulated_turns import AgentSimulator, SimulatedTurn
 from demo.traffic_pattern import TrafficPattern
 from tasks.models import Task
-from tasks.queue import attempt_ids, lifecycle
+from tasks.models.claiming import MAX_INTERRUPTIONS
+from tasks.models.queryset import INTERRUPTED
 from triggers.models import TriggerState
 from triggers.runs import trigger_runs
 from turns.agent_tasks import task_requests
@@ -105,7 +106,7 @@ class BackgroundTasks:
                 agent,
                 started_at,
                 failure_rate=float(state == "errored"),
-                turn_id=attempt_ids.turn_id(task_id, 1),
+                turn_id=Task(id=task_id, attempts=1).turn_ids[0],
             )
             record(self._inserts, turn, context)
             columns |= _ended_columns(turn, started_at)
@@ -154,13 +155,13 @@ class BackgroundTasks:
             prompt="Read all programme notes since 1990 and list the plays.",
             origin="api",
             state="errored",
-            attempts=lifecycle.MAX_INTERRUPTIONS,
-            interruptions=lifecycle.MAX_INTERRUPTIONS,
+            attempts=MAX_INTERRUPTIONS,
+            interruptions=MAX_INTERRUPTIONS,
             created_at=at,
             due_at=at,
             started_at=at,
             finished_at=at + timedelta(minutes=9),
-            error=lifecycle.INTERRUPTED,
+            error=INTERRUPTED,
         )
 
     def add_triggered(self, team: SampleUser) -> None:

@@ -22,7 +22,7 @@ class TableRows:
     """The new rows of one table."""
 
     def __init__(self, model: type[models.Model]) -> None:
-        fields = [each for each in model._meta.concrete_fields if each.column]
+        fields = [each for each in model._meta.concrete_fields if not each.generated]
         self._name = model._meta.db_table
         self._auto_field = next(
             (f for f in fields if isinstance(f, models.AutoField)), None

@@ -13,17 +13,18 @@ from demo.dialogues import ScriptedExchange, ScriptedFact
 from demo.rows.bulk_insert import BulkInsert
 from demo.rows.turn_records import ThreadTranscript
 from demo.simulated_turns import SimulatedTurn
+from memory.extraction import extraction_tasks
 from memory.facts import public_ids
-from memory.models import ExtractionJob, Fact, FactChange, Owner, Passage
-from memory.recall import passages
+from memory.models import Fact, FactChange, Owner, Passage
 from memory.recall.index import term_encoding, tokenizer
+from tasks.models import EXTRACTION, Task
 
 EXTRACTION_DELAY_SECONDS = 20
 """Delay between a turn and the extraction of its facts."""
 MAX_RECALLED = 6
 """Maximum facts in a turn's prompt."""
 FAILURE_RATE = 0.004
-"""Share of extraction jobs that fail."""
+"""Share of extractions that fail."""
 UNREADABLE = "the model's reply is not JSON: 'Here is what I noticed: the user …'"
 
 
@@ -58,20 +59,26 @@ class FactHistory:
         for fact in facts:
             self._add_fact(fact, exchange.user, turn.agent, at)
         self._inserts.add(
-            ExtractionJob,
+            Task,
+            id=uuid.uuid5(turn.turn_id, EXTRACTION),
+            kind=EXTRACTION,
             user_id=self._user_id,
-            thread_id=thread.id,
             turn_id=turn.turn_id,
-            first_position=thread.length - len(turn.entries),
-            end_position=thread.length,
+            payload={
+                "thread": thread.id,
+                "first": thread.length - len(turn.entries),
+                "end": thread.length,
+                "time_zone": "",
+            },
             agent=turn.agent,
-            state="failed" if is_failed else "done",
-            attempts=5 if is_failed else 1,
+            state="errored" if is_failed else "done",
+            attempts=1,
+            max_failures=extraction_tasks.MAX_FAILURES,
             due_at=turn.ended_at,
             error=UNREADABLE if is_failed else "",
-            facts_found=len(facts),
-            facts_saved=len(facts),
+            result=extraction_tasks.format_result(found=len(facts), saved=len(facts)),
             created_at=turn.ended_at,
+            started_at=at,
             finished_at=at,
         )
 
@@ -170,7 +177,7 @@ class FactHistory:
             self._change(fact, "deleted", at, by="user", **states)
 
     def _passage(self, fact_id: uuid.UUID, content: str) -> None:
-        terms = tokenizer.tokenize(passages.strip_subject(content))
+        terms = tokenizer.tokenize(tokenizer.strip_subject(content))
         vendor = connection.vendor
         # The sweep of a running server adds the vector; the demo calls no provider.
         self._inserts.add(

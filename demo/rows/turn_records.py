@@ -16,7 +16,6 @@ from demo.rows.bulk_insert import BulkInsert
 from demo.simulated_turns import SimulatedTurn
 from memory.models import StoredMessage as MessageRow
 from memory.models import Thread
-from memory.transcript import message_rows
 from memory.transcript.message_rows import NewMessage
 from telemetry.models import ModelCall as ModelCallRow
 from telemetry.models import ToolCall as ToolCallRow
@@ -149,8 +148,8 @@ class ThreadTranscript:
                 position=self.length,
                 turn_id=turn_id,
                 role=entry.message.role,
-                text=message_rows.stored_text(entry.message),
-                extra=message_rows.extra_json(entry),
+                text=entry.text,
+                extra=entry.extra,
                 tokens=entry.tokens,
                 agent=entry.agent,
                 finish_reason=entry.finish_reason,
