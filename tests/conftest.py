@@ -38,6 +38,7 @@ from processes.http_server.protocol import protocol_options
 from providers import sync_bridge
 from providers.transport import endpoint_pool
 from studio.server import event_loop_bridge
+from tasks.queue import publisher
 from testing.scripted_provider import FakeProvider
 from tests import tiers
 
@@ -96,6 +97,8 @@ def pytest_collection_modifyitems(
     for item in items:
         if tiers.is_slow(item.nodeid):
             item.add_marker(pytest.mark.slow)
+        if tiers.needs_clients(item.nodeid):
+            item.add_marker(pytest.mark.clients)
         if tiers.is_sqlite_only(item.nodeid):
             item.add_marker(pytest.mark.sqlite_only)
     items.sort(key=lambda item: tiers.rank(item.nodeid))
@@ -151,6 +154,12 @@ def database(
         teardown_databases(databases, verbosity=0)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_broker() -> None:
+    """Publish no permits: most tests have no worker."""
+    publisher.use_sender(lambda kind: None)
+
+
 def end_other_connections() -> None:
     """Close the executor's connections, so that the database can be dropped."""
     with connection.cursor() as cursor:
@@ -192,6 +201,13 @@ def _keys_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     """Store the keys of MCP sign-ins in a temporary directory."""
     path = tmp_path_factory.mktemp("keys") / "secrets.env"
     with override_settings(COULISSE_SECRETS_FILE=path):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _files_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Store uploads in a temporary directory."""
+    with override_settings(COULISSE_FILES_DIR=tmp_path_factory.mktemp("files")):
         yield
 
 

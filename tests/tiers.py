@@ -7,6 +7,7 @@ SLOW = (
     "tests/browser/",
     "tests/mcp_bridge/oauth/test_refresh_across_processes.py",
     "tests/processes/commands/test_migrate.py",
+    "tests/processes/commands/test_runserver.py",
     "tests/processes/commands/test_start.py",
     "tests/processes/commands/test_stop.py",
     "tests/processes/integration/",
@@ -21,7 +22,7 @@ SLOW = (
     # They compute much or send many requests.
     "tests/gateway/auth/test_failed_logins.py::test_longest_delay_is_not_retryable",
     "tests/gateway/security/test_hostile_schemas.py::test_exponential_reference_check_ends",
-    "tests/gateway/limits/test_request_limits.py::test_sent_export_releases_its_slot",
+    "tests/gateway/limits/request_limits/test_counted_requests.py::test_sent_export_releases_its_slot",
     "tests/gateway/security/test_secret_oracle.py",
     "tests/memory/facts/test_equivalence.py::test_any_text_can_be_compared",
     "tests/studio/openapi/test_demo_responses.py",
@@ -49,22 +50,22 @@ of the tests."""
 SQLITE_ONLY = (
     # Validation, formats and timings of requests, which do not depend on tables.
     "tests/gateway/asgi/test_admission.py",
-    "tests/gateway/auth/test_authentication.py",
+    "tests/gateway/auth/authentication/",
     "tests/gateway/auth/test_user_identification.py",
-    "tests/gateway/openai/test_client_tools.py",
+    "tests/gateway/openai/client_tools/",
     "tests/gateway/security/test_content_type.py",
     "tests/gateway/asgi/test_disconnect.py",
-    "tests/gateway/limits/test_provider_faults.py",
+    "tests/gateway/limits/provider_faults/",
     "tests/gateway/asgi/test_health.py",
     "tests/gateway/turns/test_webhooks.py",
     "tests/gateway/security/test_hostile_schemas.py",
     "tests/gateway/security/test_hostile_texts.py::test_chats_do_not_stall_the_server",
     "tests/gateway/security/test_hostile_texts.py::test_editor_files_do_not_stall_the_server",
     "tests/gateway/security/test_hostile_texts.py::test_request_heads_do_not_stall_the_server",
-    "tests/gateway/asgi/test_hosts.py",
-    "tests/gateway/mcp/test_mcp_server.py",
+    "tests/core/test_hosts.py",
+    "tests/gateway/mcp/server/",
     "tests/gateway/security/test_image_urls.py",
-    "tests/gateway/auth/test_oidc_login.py",
+    "tests/gateway/auth/oidc/",
     "tests/gateway/openai/test_parameters.py",
     "tests/gateway/security/test_private_details.py",
     "tests/gateway/asgi/test_request_ids.py",
@@ -95,9 +96,18 @@ SQLITE_ONLY = (
 sent by a test that runs on both databases."""
 
 
+CLIENTS = "tests/clients/"
+"""Tests with packages of their own, which only `make test-clients` installs."""
+
+
 def is_slow(node_id: str) -> bool:
     """Return whether a test is in the slow tier."""
     return node_id.startswith(SLOW)
+
+
+def needs_clients(node_id: str) -> bool:
+    """Return whether a test runs the programs of other packages."""
+    return node_id.startswith(CLIENTS)
 
 
 def is_sqlite_only(node_id: str) -> bool:

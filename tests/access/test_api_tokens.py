@@ -10,10 +10,10 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from access.audit import audit_log
 from access.errors import NewTokenInvalid, TokenAmbiguous, TokenUnknown
 from access.models import ApiToken, AuditEntry
-from access.tokens import api_tokens
+from access.tokens import api_tokens, token_secrets
+from access.tokens.token_cache import TokenCache
 from access.users import caller
 from tests.access.actors import ADA
 
@@ -28,7 +28,7 @@ def create_token(label="laptop", principal="alice", **terms):
 
 
 def find(secret, at=NOW):
-    return api_tokens.find_by_digest(api_tokens.digest(secret), at)
+    return ApiToken.objects.verify(token_secrets.digest(secret), at)
 
 
 # Creation and lookup.
@@ -37,11 +37,11 @@ def find(secret, at=NOW):
 def test_secret_is_found_only_by_its_digest():
     row, secret = create_token()
     assert re.fullmatch(r"sk-coulisse-[A-Za-z0-9_-]{43}", secret)
-    assert api_tokens.digest(secret) == hashlib.sha256(secret.encode()).hexdigest()
+    assert token_secrets.digest(secret) == hashlib.sha256(secret.encode()).hexdigest()
     assert find(secret) == caller.VerifiedToken(row.id, "laptop", "alice")
     assert find(secret[:-1]) is None
     assert find(f"{secret}x") is None
-    assert find(api_tokens.digest(secret)) is None
+    assert find(token_secrets.digest(secret)) is None
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_secret_is_not_stored():
     written = repr(AuditEntry.objects.filter(target=row.pk).values_list().get())
     for text in (stored, written):
         assert secret not in text
-        assert secret.removeprefix(api_tokens.PREFIX) not in text
-    assert api_tokens.digest(secret) in stored
-    assert api_tokens.digest(secret) not in written
+        assert secret.removeprefix(token_secrets.PREFIX) not in text
+    assert token_secrets.digest(secret) in stored
+    assert token_secrets.digest(secret) not in written
 
 
 def test_tokens_with_equal_labels_are_distinct():
@@ -93,6 +93,8 @@ def test_lookup_returns_all_terms():
         limit_micro_usd=20_000_000,
         expires_at=NOW + HOUR,
         agents=["writer", "coder", "writer"],
+        history="client",
+        ignore_client_user=True,
     )
     assert find(secret) == caller.VerifiedToken(
         row.id,
@@ -102,6 +104,8 @@ def test_lookup_returns_all_terms():
         20_000_000,
         frozenset({"coder", "writer"}),
         NOW + HOUR,
+        "client",
+        True,
         1,
     )
 
@@ -135,6 +139,7 @@ def test_token_expires_at_the_instant():
         ({"expires_at": NOW}, "expires_at", "2026-11-21 12:00 UTC is in the past"),
         ({"agents": []}, "agents", "is empty"),
         ({"agents": ["writer", " "]}, "agents", "is blank"),
+        ({"history": "all"}, "history", "auto, server, client, none"),
     ],
 )
 def test_invalid_terms_are_refused(terms, param, words):
@@ -187,7 +192,7 @@ def test_concurrent_revocations_succeed_once():
 def with_id(text):
     row = ApiToken(
         id=uuid.UUID(text),
-        digest=api_tokens.digest(str(uuid.uuid4())),
+        digest=token_secrets.digest(str(uuid.uuid4())),
         label=text[:8],
         principal="alice",
         created_at=NOW,
@@ -201,14 +206,14 @@ def test_id_may_be_abbreviated():
     one = with_id(f"{start}a{'0' * 24}")
     two = with_id(f"{start}b{'f' * 24}")
     for text in (f"{start}a", f"{start}A…", one.id.hex, str(one.id), f" {one.id} "):
-        assert api_tokens.get_by_id_prefix(text) == one
-    assert api_tokens.get_by_id_prefix(f"{start}bfffffffffffffffffffffff") == two
+        assert ApiToken.objects.by_id_prefix(text) == one
+    assert ApiToken.objects.by_id_prefix(f"{start}bfffffffffffffffffffffff") == two
     with pytest.raises(TokenAmbiguous, match="several tokens begin with") as caught:
         api_tokens.revoke(start, by=ADA)
     assert str(one.id) in caught.value.message
     assert str(two.id) in caught.value.message
     assert not ApiToken.objects.filter(revoked_at=NOW, pk__in=[one.pk, two.pk]).exists()
-    assert api_tokens.get_by_id_prefix(f"{start}a").revoked_at is None
+    assert ApiToken.objects.by_id_prefix(f"{start}a").revoked_at is None
 
 
 @pytest.mark.parametrize(
@@ -226,8 +231,7 @@ def test_creation_and_revocation_are_audited():
     row, _ = create_token(budget="total", limit_micro_usd=5, agents=["writer"])
     api_tokens.revoke(str(row.id), by=ADA)
     api_tokens.revoke(str(row.id), by=ADA)
-    (revoked, minted), has_more = audit_log.page_entries(target=str(row.id))
-    assert not has_more
+    revoked, minted = AuditEntry.objects.filter(target=str(row.id)).newest_first()
     assert (minted.action, revoked.action) == ("token.create", "token.revoke")
     assert {minted.actor, revoked.actor} == {ADA.name}
     assert {minted.origin, revoked.origin} == {ADA.origin}
@@ -249,7 +253,7 @@ def token(principal="alice"):
 
 
 def test_cache_returns_tokens_until_discarded():
-    remembered = api_tokens.TokenCache()
+    remembered = TokenCache()
     one, two = token(), token()
     remembered.put("1", one)
     remembered.put("2", two)
@@ -262,7 +266,7 @@ def test_cache_returns_tokens_until_discarded():
 
 
 def test_cache_evicts_the_oldest():
-    remembered = api_tokens.TokenCache(limit=2)
+    remembered = TokenCache(limit=2)
     one, two, three = token(), token(), token()
     for digest, each in (("1", one), ("2", two), ("2", two), ("3", three)):
         remembered.put(digest, each)
@@ -272,7 +276,7 @@ def test_cache_evicts_the_oldest():
 
 
 def test_cache_is_thread_safe():
-    remembered = api_tokens.TokenCache(limit=8)
+    remembered = TokenCache(limit=8)
     many = [token() for _ in range(64)]
     faults = []
 

@@ -49,18 +49,3 @@ def test_amounts_are_exact(text, micro_usd):
 def test_invalid_amount_is_refused(text, words):
     with pytest.raises(AmountInvalid, match=words):
         dollars.parse_usd(text)
-
-
-@pytest.mark.parametrize(
-    ("micro_usd", "text"),
-    [
-        (0, "$0.00"),
-        (20_000_000, "$20.00"),
-        (1_270_000, "$1.27"),
-        (400, "$0.0004"),
-        (1, "$0.000001"),
-        (1_234_500_000, "$1,234.50"),
-    ],
-)
-def test_formatted_amount_keeps_every_digit(micro_usd, text):
-    assert dollars.format_usd(micro_usd) == text

@@ -22,13 +22,6 @@ def asking(**fields: object) -> dict:
     return {"model": "assistant", "messages": [user_message("hi")], **fields}
 
 
-def test_safety_identifier_takes_precedence_over_user(server, user):
-    request = asking(safety_identifier=user, user=f"{user}-old")
-    assert post(server, request).status_code == 200
-    assert stored(user)
-    assert not stored(f"{user}-old")
-
-
 def test_user_field_is_accepted(server, user):
     assert post(server, asking(user=user)).status_code == 200
     assert stored(user)

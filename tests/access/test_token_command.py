@@ -17,9 +17,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from access.audit import audit_log
-from access.models import ApiToken
-from access.tokens import api_tokens
+from access.models import ApiToken, AuditEntry
+from access.tokens import token_secrets
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -71,9 +70,24 @@ def test_create_prints_only_the_secret_on_stdout(run, principal):
     assert err.splitlines()[0] == (
         f"created token {row.id.hex[:8]} for {principal} (unlimited)"
     )
-    found = api_tokens.find_by_digest(api_tokens.digest(out.strip()), datetime.now(UTC))
+    found = ApiToken.objects.verify(
+        token_secrets.digest(out.strip()), datetime.now(UTC)
+    )
     assert found is not None
     assert found.id == row.id
+
+
+def test_create_sets_how_requests_are_read(run, principal):
+    options = ("--history", "client", "--ignore-client-user")
+    _, err = run("create", "laptop", "--principal", principal, *options)
+    assert "(unlimited; history: client; ignores the client's user)" in err
+    assert "history: client  ignores the client's user" in run("list")[0]
+    [token] = [
+        each
+        for each in json.loads(run("list", "--json")[0])
+        if each["principal"] == principal
+    ]
+    assert (token["history"], token["ignore_client_user"]) == ("client", True)
 
 
 def test_create_before_tokens_are_required_prints_a_note(run, yaml, principal):
@@ -171,7 +185,7 @@ def test_list_prints_json_without_secrets(run, principal):
     assert result["state"] == "active"
     assert result["spent_micro_usd"] == 0
     assert secret not in out
-    assert api_tokens.digest(secret) not in out
+    assert token_secrets.digest(secret) not in out
 
 
 # revoke
@@ -182,7 +196,7 @@ def test_token_is_revoked_by_id_prefix(run, principal):
     short = minted(principal).id.hex[:8]
     assert run("revoke", short)[0] == f"revoked {short} (laptop)\n"
     assert (
-        api_tokens.find_by_digest(api_tokens.digest(secret), datetime.now(UTC)) is None
+        ApiToken.objects.verify(token_secrets.digest(secret), datetime.now(UTC)) is None
     )
     again, _ = run("revoke", short)
     assert re.fullmatch(
@@ -204,7 +218,7 @@ def test_audit_names_the_command_line_user(run, principal):
     run("create", "laptop", "--principal", principal)
     row = minted(principal)
     run("revoke", row.id.hex)
-    entries, _ = audit_log.page_entries(target=str(row.id))
+    entries = AuditEntry.objects.filter(target=str(row.id)).newest_first()
     assert [entry.action for entry in entries] == ["token.revoke", "token.create"]
     assert {entry.actor.partition(": ")[0] for entry in entries} == {"command line"}
     assert all(entry.origin.startswith("command line on ") for entry in entries)

@@ -7,12 +7,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection, transaction
 
-from access.limits import time_windows, usage_counters
+from access.limits import time_windows
 from access.limits.time_windows import TimeWindow
-from access.limits.usage_counters import EPOCH_SECONDS, Charge, CounterKey, Reservation
-from access.models import ApiToken as TokenRow
-from access.models import UsageCounter
-from access.tokens import api_tokens
+from access.limits.usage_counters import (
+    NO_CHARGE,
+    Charge,
+    CounterKey,
+    Reservation,
+)
+from access.models import ApiToken, UsageCounter
+from access.models.counters import EPOCH_SECONDS
+from access.tokens import api_tokens, token_secrets
+from access.users.caller import VerifiedToken
+from database import retention
 from tests.access.actors import ADA
 
 pytestmark = pytest.mark.database
@@ -32,7 +39,7 @@ def hour(subject: str, now: int = NOW) -> CounterKey:
 
 def aside(key: CounterKey, *, tokens: int = 100, micro_usd: int = 10, now: int = NOW):
     """Reserve; return the counter's values and the reservation."""
-    used = usage_counters.reserve(
+    used = UsageCounter.objects.reserve(
         [key], None, tokens=tokens, micro_usd=micro_usd, now=now
     )
     return used[key], Reservation({key: used[key].epoch}, tokens, micro_usd)
@@ -70,7 +77,7 @@ def test_charge_replaces_its_reservation(subject):
     key = hour(subject)
     _, first = aside(key)
     aside(key, tokens=7, micro_usd=3)
-    usage_counters.settle([key], first, Charge(40, 4, is_priced=True), now=NOW)
+    UsageCounter.objects.settle([key], first, Charge(40, 4, is_priced=True), now=NOW)
     found = row(key)
     assert reserved(key) == (1, 7, 3)
     assert (found.requests, found.tokens, found.micro_usd) == (2, 40, 4)
@@ -79,8 +86,8 @@ def test_charge_replaces_its_reservation(subject):
 
 def test_turn_without_price_is_counted(subject):
     key = hour(subject)
-    usage_counters.settle([key], None, Charge(40, 0, is_priced=False), now=NOW)
-    usage_counters.settle([key], None, Charge(2, 5, is_priced=True), now=NOW + 1)
+    UsageCounter.objects.settle([key], None, Charge(40, 0, is_priced=False), now=NOW)
+    UsageCounter.objects.settle([key], None, Charge(2, 5, is_priced=True), now=NOW + 1)
     found = row(key)
     assert (found.requests, found.tokens, found.micro_usd) == (2, 42, 5)
     assert (found.unpriced, found.last_at) == (1, NOW + 1)
@@ -89,7 +96,7 @@ def test_turn_without_price_is_counted(subject):
 def test_released_reservation_leaves_no_trace(subject):
     key = hour(subject)
     _, first = aside(key)
-    usage_counters.release(first, now=NOW)
+    UsageCounter.objects.release(first, now=NOW)
     assert reserved(key) == (0, 0, 0)
     assert (row(key).requests, row(key).tokens) == (0, 0)
 
@@ -124,9 +131,9 @@ def test_late_charge_releases_only_its_own_reservation(subject, epochs):
     _, first = aside(key)
     later = NOW + epochs * EPOCH_SECONDS
     _, second = aside(key, tokens=7, micro_usd=3, now=later)
-    usage_counters.settle([key], first, Charge(40, 4, is_priced=True), now=later)
+    UsageCounter.objects.settle([key], first, Charge(40, 4, is_priced=True), now=later)
     assert reserved(key) == (1, 7, 3)
-    usage_counters.settle([key], second, Charge(1, 1, is_priced=True), now=later)
+    UsageCounter.objects.settle([key], second, Charge(1, 1, is_priced=True), now=later)
     assert reserved(key) == (0, 0, 0)
     assert row(key).tokens == 41
 
@@ -136,18 +143,18 @@ def test_clock_behind_expires_nothing(subject):
     aside(key, now=NOW + EPOCH_SECONDS)
     used, behind = aside(key, now=NOW)
     assert used.turns_reserved == 2
-    usage_counters.settle([key], behind, usage_counters.NO_CHARGE, now=NOW)
+    UsageCounter.objects.settle([key], behind, NO_CHARGE, now=NOW)
     assert reserved(key) == (1, 100, 10)
 
 
 def test_subjects_and_windows_are_separate(subject):
     day = CounterKey(subject, time_windows.window_at(time_windows.DAY, NOW))
     other = hour(f"user:{uuid.uuid4().hex}")
-    used = usage_counters.reserve(
+    used = UsageCounter.objects.reserve(
         [hour(subject), day, other], None, tokens=1, micro_usd=1, now=NOW
     )
     assert set(used) == {hour(subject), day, other}
-    usage_counters.settle([day], None, Charge(5, 5, is_priced=True), now=NOW)
+    UsageCounter.objects.settle([day], None, Charge(5, 5, is_priced=True), now=NOW)
     assert [row(key).tokens for key in (hour(subject), day, other)] == [0, 5, 0]
 
 
@@ -162,27 +169,29 @@ def test_turn_takes_two_statements(subject, database, django_assert_num_queries)
         )
     ]
     with django_assert_num_queries(2):
-        used = usage_counters.reserve(keys, None, tokens=1, micro_usd=1, now=NOW)
+        used = UsageCounter.objects.reserve(keys, None, tokens=1, micro_usd=1, now=NOW)
         epochs = {key: each.epoch for key, each in used.items()}
-        usage_counters.settle(
-            keys, Reservation(epochs, 1, 1), usage_counters.NO_CHARGE, now=NOW
-        )
+        UsageCounter.objects.settle(keys, Reservation(epochs, 1, 1), NO_CHARGE, now=NOW)
 
 
-def create_token(**fields) -> tuple[TokenRow, api_tokens.caller.VerifiedToken]:
+def create_token(**fields) -> tuple[ApiToken, VerifiedToken]:
     token_row, secret = api_tokens.create_token(
         "ci", f"user-{uuid.uuid4()}", by=ADA, **fields
     )
-    found = api_tokens.find_by_digest(api_tokens.digest(secret), datetime.now(UTC))
+    found = ApiToken.objects.verify(token_secrets.digest(secret), datetime.now(UTC))
     assert found is not None
     return token_row, found
+
+
+def is_current(token: VerifiedToken, now: int) -> bool:
+    return ApiToken.objects.is_current(token, datetime.fromtimestamp(now, UTC))
 
 
 def test_valid_token_may_reserve(subject):
     _, token = create_token()
     now = int(datetime.now(UTC).timestamp())
-    assert usage_counters.is_valid(token, now=now)
-    assert usage_counters.reserve(
+    assert is_current(token, now)
+    assert UsageCounter.objects.reserve(
         [hour(subject)], token, tokens=1, micro_usd=1, now=now
     )
 
@@ -191,8 +200,8 @@ def test_revoked_token_cannot_reserve(subject):
     token_row, token = create_token()
     api_tokens.revoke(str(token_row.id), by=ADA)
     now = int(datetime.now(UTC).timestamp())
-    assert not usage_counters.is_valid(token, now=now)
-    assert not usage_counters.reserve(
+    assert not is_current(token, now)
+    assert not UsageCounter.objects.reserve(
         [hour(subject)], token, tokens=1, micro_usd=1, now=now
     )
     assert not UsageCounter.objects.filter(subject=subject).exists()
@@ -202,20 +211,22 @@ def test_expired_token_cannot_reserve(subject):
     end = datetime.now(UTC) + timedelta(hours=1)
     _, token = create_token(expires_at=end)
     before, after = int(end.timestamp()) - 1, int(end.timestamp()) + 1
-    assert usage_counters.is_valid(token, now=before)
-    assert not usage_counters.is_valid(token, now=after)
+    assert is_current(token, before)
+    assert not is_current(token, after)
     key = hour(subject)
-    assert not usage_counters.reserve([key], token, tokens=1, micro_usd=1, now=after)
+    assert not UsageCounter.objects.reserve(
+        [key], token, tokens=1, micro_usd=1, now=after
+    )
 
 
 def test_changed_token_is_looked_up_again(subject):
     token_row, token = create_token()
-    TokenRow.objects.filter(pk=token_row.pk).update(version=2)
+    ApiToken.objects.filter(pk=token_row.pk).update(version=2)
     now = int(datetime.now(UTC).timestamp())
-    assert not usage_counters.is_valid(token, now=now)
-    again = api_tokens.reload(token, datetime.now(UTC))
+    assert not is_current(token, now)
+    again = ApiToken.objects.get(pk=token.id).verified(datetime.now(UTC))
     assert again is not None
-    assert usage_counters.is_valid(again, now=now)
+    assert is_current(again, now)
 
 
 def test_parallel_reservations_do_not_exceed_the_limit(subject):
@@ -228,7 +239,7 @@ def test_parallel_reservations_do_not_exceed_the_limit(subject):
         barrier.wait()
         try:
             with transaction.atomic():
-                used = usage_counters.reserve(
+                used = UsageCounter.objects.reserve(
                     [key], None, tokens=1, micro_usd=1, now=NOW
                 )
                 if used[key].requests > 10:
@@ -260,7 +271,7 @@ def test_past_windows_are_deleted(subject):
     for name in (subject, token):
         for length in lengths:
             key = CounterKey(name, time_windows.window_at(length, NOW))
-            usage_counters.settle([key], None, usage_counters.NO_CHARGE, now=NOW)
+            UsageCounter.objects.settle([key], None, NO_CHARGE, now=NOW)
 
     def stored_windows(name: str) -> list[int]:
         found = UsageCounter.objects.filter(subject=name).values_list(
@@ -268,13 +279,16 @@ def test_past_windows_are_deleted(subject):
         )
         return sorted(found)
 
-    usage_counters.prune(NOW + 1)
+    def delete_expired(seconds: int) -> None:
+        retention.delete_expired(UsageCounter, datetime.fromtimestamp(seconds, UTC))
+
+    delete_expired(NOW + 1)
     assert stored_windows(subject) == sorted(lengths)
-    usage_counters.prune(NOW + 3 * time_windows.DAY)
+    delete_expired(NOW + 3 * time_windows.DAY)
     assert stored_windows(subject) == [time_windows.CALENDAR_MONTH, time_windows.MONTH]
-    usage_counters.prune(NOW + 62 * time_windows.DAY)
+    delete_expired(NOW + 62 * time_windows.DAY)
     assert stored_windows(subject) == [time_windows.CALENDAR_MONTH]
-    usage_counters.prune(NOW + 800 * time_windows.DAY)
+    delete_expired(NOW + 800 * time_windows.DAY)
     assert stored_windows(subject) == []
     # A token's total spending is kept as long as the token.
     assert stored_windows(token) == [time_windows.EVER]

@@ -15,19 +15,19 @@ from tests.agents.test_loop import Tool
 async def test_fallback_without_parameter_support_is_skipped(fake, spare, last):
     stage = Stage(fake, spare, last, kinds=("openai", "anthropic", "openai"))
     fake.fail(500)
-    assert text(await stage.take(requested={"seed": 1}, fallbacks=TWO))
+    assert text(await stage.take(requested={"logit_bias": {"5": 1}}, fallbacks=TWO))
     assert spare.requests == []
     passed_over = stage.record[1]
-    assert "does not support 'seed'" in passed_over.error
+    assert "does not support 'logit_bias'" in passed_over.error
     assert passed_over.attempts == []
 
 
 async def test_skipped_fallbacks_leave_the_original_error(fake, spare, last):
     stage = Stage(fake, spare, last, kinds=("openai", "anthropic", "openai"))
     fake.fail(503)
-    error = await stage.fails(requested={"seed": 1})
+    error = await stage.fails(requested={"logit_bias": {"5": 1}})
     assert isinstance(error, Overloaded)
-    assert "does not support 'seed'" in error.message
+    assert "does not support 'logit_bias'" in error.message
 
 
 async def test_prompt_too_long_for_a_fallback_tries_the_next(stage, fake, spare):
@@ -38,9 +38,9 @@ async def test_prompt_too_long_for_a_fallback_tries_the_next(stage, fake, spare)
 
 async def test_parameter_refused_by_own_provider_is_reported(fake, spare, last):
     stage = Stage(fake, spare, last, kinds=("anthropic", "openai", "openai"))
-    error = await stage.fails(requested={"seed": 1})
+    error = await stage.fails(requested={"logit_bias": {"5": 1}})
     assert isinstance(error, Invalid)
-    assert error.param == "seed"
+    assert error.param == "logit_bias"
     assert spare.requests == []
 
 

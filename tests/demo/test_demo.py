@@ -106,7 +106,13 @@ def created_rows() -> dict[str, list[Any]]:
             .values_list("turn_id", "text", "extra", "created_at")
         ),
         "facts": list(Fact.objects.filter(user_id__in=ids()).order_by("id").values()),
-        "tasks": list(Task.objects.filter(user_id__in=ids()).order_by("id").values()),
+        # The payload of an extraction has the id of its thread.
+        "tasks": list(
+            Task.objects.filter(user_id__in=ids())
+            .exclude(kind="extraction")
+            .order_by("id")
+            .values()
+        ),
     }
 
 

@@ -13,6 +13,7 @@ from config.config import ServerConfig
 from config.loading import secrets_file
 from config.validation import unsupported_keys
 from core.messages import Message
+from files.config import S3Config, StorageConfig
 from gateway.openai import request_conversion
 from gateway.schemas import ChatRequest
 from mcp_bridge.config import ToolServerConfig as McpServerConfig
@@ -68,6 +69,7 @@ def test_every_problem_id_is_listed():
         "agents",
         "config",
         "experiments",
+        "files",
         "gateway",
         "judges",
         "mcp_bridge",
@@ -81,6 +83,17 @@ def test_every_problem_id_is_listed():
         for file in (BASE / folder).rglob("*.py"):
             used |= set(re.findall(r"\"(coulisse\.E\d{3})\"", file.read_text()))
     assert names_in_table("configuration.md", "id") == used
+
+
+# files.md
+
+
+def test_every_storage_field_is_listed():
+    for model, column in (
+        (StorageConfig, "field of `storage`"),
+        (S3Config, "field of `s3`"),
+    ):
+        assert names_in_table("files.md", column) == model.model_fields.keys()
 
 
 # agents.md
@@ -105,10 +118,12 @@ SAMPLES = {
     "logit_bias": {"1": 1},
     "max_completion_tokens": 50,
     "max_tokens": 50,
+    "moderation": {"model": "omni-moderation-latest"},
     "parallel_tool_calls": False,
     "prediction": {"type": "content", "content": "x"},
     "presence_penalty": 0.5,
     "prompt_cache_key": "k",
+    "prompt_cache_options": {"ttl": "30m"},
     "prompt_cache_retention": "24h",
     "reasoning_effort": "low",
     "seed": 1,
@@ -125,7 +140,7 @@ SAMPLES = {
 def becomes(kind: ProviderKind, name: str) -> str:
     """What a kind makes of a parameter, in the table's words."""
     if kind.unsupported_parameters is not None and name in kind.unsupported_parameters:
-        return "refused"
+        return "dropped" if name in registry.HINTS else "refused"
     without, with_parameter = (
         kind.wire.body(
             ModelRequest("claude-sonnet-4-5", [Message("user", "x")], [TOOL], given)
@@ -146,6 +161,18 @@ def test_parameter_table_matches_the_provider_kinds():
     assert table_rows("providers.md", "parameter") == expected
     header = "| parameter | " + " | ".join(columns) + " |"
     assert header in (BASE / "docs/providers.md").read_text()
+
+
+def test_extra_parameters_match_the_provider_kinds():
+    columns = {**registry.KINDS, "compatible": registry.COMPATIBLE}
+    listed = {
+        kind.strip(" `"): set(CODE.findall(names))
+        for kinds, names in table_rows("providers.md", "API")
+        for kind in kinds.split(",")
+    }
+    assert listed == {
+        name: set(kind.extra_parameters) for name, kind in columns.items()
+    }
 
 
 def test_every_provider_kind_is_listed_with_its_address():

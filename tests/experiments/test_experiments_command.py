@@ -13,8 +13,6 @@ from django.test.utils import CaptureQueriesContext
 from config.loading import loader
 from experiments import tasks
 from judges.models import Score
-from judges.ratings import scores
-from judges.ratings.scores import JudgedReply
 from judges.scoring.verdict_parser import JudgeResult
 from tests.telemetry.sample_turns import store_turn
 
@@ -74,10 +72,14 @@ def run(config, capsys):
 
 def store_scores(experiment: str, agent: str, *values: int, criterion="tone") -> None:
     for value in values:
-        reply = JudgedReply(
-            uuid.uuid4(), uuid.uuid4(), "quality", agent, experiment, "chat"
+        Score.objects.store(
+            {criterion: JudgeResult(value, "")},
+            turn_id=uuid.uuid4(),
+            user_id=uuid.uuid4(),
+            judge="quality",
+            agent=agent,
+            experiment=experiment,
         )
-        scores.store_scores(reply, {criterion: JudgeResult(value, "")})
 
 
 def store_turns(experiment: str, agent: str, count: int, origin="chat") -> None:

@@ -137,7 +137,7 @@ def _studio(user: dict[str, str]) -> Iterator[Request]:
                 operation=f"/admin/{place}",
             )
     for query in ("_to_field=x", "_to_field=", f"p={2**63}", "pk=x", "o=99"):
-        yield get("a table", f"/admin/tables/memory/storedmessage/?{query}")
+        yield get("a table", f"/admin/tables/telemetry/modelcall?{query}")
 
 
 class _AnyName(dict[str, str]):

@@ -133,14 +133,14 @@ class Server:
         """Return the process that answers requests; raises `ServerLost`."""
         run = self._run_record()
         for child in run.children if run is not None else ():
-            if child.name.startswith("web"):
+            if child.name.startswith("web") and child.pid is not None:
                 return psutil.Process(child.pid)
         raise ServerLost(f"there is no web process:\n{self.log()}")
 
     def restarts(self) -> int:
         """Return the number of restarts of the web process."""
         run = self._run_record()
-        children = run.children + run.waiting if run is not None else ()
+        children = run.children if run is not None else ()
         return sum(child.restarts for child in children if child.name.startswith("web"))
 
     def log(self, characters: int = 6000) -> str:

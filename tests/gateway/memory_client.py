@@ -7,8 +7,8 @@ import httpx2
 from access.users import identity
 from core.ids import new_turn_id
 from core.messages import Message
+from memory.models import Passage
 from memory.models import StoredMessage as Row
-from memory.recall import passages
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from tests.gateway.calls import error
@@ -98,6 +98,6 @@ def store_message(memory_client: MemoryClient, text: str, thread: str = "") -> N
         owner, thread, new_turn_id(), [NewMessage(Message("user", text), 5)]
     )
     row = Row.objects.filter(thread__user_id=owner).latest("id")
-    passages.index_messages(
+    Passage.objects.index_messages(
         owner, row.thread_id, [(row.pk, row.position, row.text, None, "")]
     )

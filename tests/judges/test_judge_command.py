@@ -16,13 +16,12 @@ from core import money
 from core.ids import UserId, new_turn_id
 from core.messages import Message
 from judges.management.commands import judge
-from judges.models import Feedback, Score
-from judges.runs import past_replies, run_results
+from judges.models import Feedback, JudgeTask, Score
+from judges.runs import past_replies
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from tasks.models import Task
-from tasks.queue import lifecycle
-from tasks.worker import service
+from tasks.worker import local_worker
 from testing.wires import ScriptedAnswer
 from tests.judges.sample_judges import JUDGE_CONFIG, answer
 from tests.memory.user_data.sample_user import AT
@@ -155,7 +154,7 @@ def interrupt_once(is_time: Callable[[], bool], monkeypatch) -> None:
 
     monkeypatch.setattr(judge.time, "sleep", sleeping)
     # Do not wait for the hanging call.
-    monkeypatch.setattr(service, "DRAIN_SECONDS", 0.1)
+    monkeypatch.setattr(local_worker, "DRAIN_SECONDS", 0.1)
 
 
 def test_queued_judgement_is_not_repeated(replies, judge_model):
@@ -221,18 +220,18 @@ def test_failed_judgement_is_retried_on_request(replies, fake):
         replies.run("--yes")
     assert replies.scored == 0
     fake.default = ScriptedAnswer([answer(accuracy=8, tone=6)])
-    rows = Task.objects.filter(origin=f"judge:{replies.judge}")
-    assert lifecycle.requeue(rows.values_list("pk", flat=True)) == 2
+    rows = JudgeTask.objects.of_judges([replies.judge])
+    assert rows.requeue() == 2
     # The cost of earlier attempts is kept.
-    assert {run_results.read_result(task).calls for task in rows} == {2}
+    assert {task.receipt["calls"] for task in rows} == {2}
     rows.update(state="errored")
     output = replies.run("--yes")
     assert "2 failed" in output
     assert "nothing to judge; --retry includes the failed ones" in output
-    before = sum(run_results.read_result(task).cost_micro_usd for task in rows.all())
+    before = sum(task.receipt["cost_micro_usd"] for task in rows.all())
     output = replies.run("--yes", "--retry")
-    after = sum(run_results.read_result(task).cost_micro_usd for task in rows.all())
-    assert f"2 judged, cost ${money.format_usd(after - before)}" in output
+    after = sum(task.receipt["cost_micro_usd"] for task in rows.all())
+    assert f"2 judged, cost ${money.decimal_usd(after - before)}" in output
     assert replies.scored == 2
 
 

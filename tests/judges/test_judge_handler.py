@@ -4,19 +4,18 @@ from datetime import UTC, datetime
 
 import orjson
 import pytest
+from django.db import transaction
 from django.db.models import Max
 
 from agents.config import AgentConfig
 from core.ids import new_turn_id
 from core.messages import Message
-from judges.models import Score
-from judges.runs import judge_queue, run_results
-from judges.runs.run_results import JudgingResult
+from judges.models import JudgeTask, Score
+from judges.runs import judge_queue
 from judges.scoring import judge_context, runner
 from memory.user_data import erasure
-from tasks import user_data
 from tasks.models import Task
-from tasks.queue import lifecycle
+from tasks.user_data import ExportedTask
 from telemetry.models import Expense
 from testing.wires import ScriptedAnswer
 from tests.gateway.calls import ask, body, prompt
@@ -107,6 +106,15 @@ def expenses():
     return expenses
 
 
+def test_reply_without_history_is_judged_by_its_prompt(
+    worker, judge, client, user, user_id
+):
+    judge += [answer(accuracy=9, tone=7)]
+    ask(client, user, "The capital?", agent="judged", metadata={"history": "none"})
+    assert wait_for_task(worker, user_id).state == "done"
+    assert Score.objects.filter(user_id=user_id).count() == 2
+
+
 PRICED = JUDGE_CONFIG + "\nprices: {openai: {judge-test: {input: 1, output: 10}}}\n"
 
 
@@ -156,9 +164,11 @@ def test_requeued_judgement_keeps_earlier_cost(
     judge += ["Lovely!", "Lovely!"]
     ask(client, user, "The capital?", agent="judged")
     task = wait_for_task(worker, user_id)
-    assert lifecycle.requeue([task.pk]) == 1
-    task.refresh_from_db()
-    assert run_results.read_result(task) == JudgingResult(cost_micro_usd=74, calls=2)
+    # The worker takes it only after the transaction.
+    with transaction.atomic():
+        assert Task.objects.filter(pk=task.pk).requeue() == 1
+        receipt = JudgeTask.objects.get(pk=task.pk).receipt
+    assert (receipt["cost_micro_usd"], receipt["calls"]) == (74, 2)
     task = wait_for_task(worker, user_id)
     assert (receipt_of(task)["calls"], receipt_of(task)["cost_micro_usd"]) == (3, 111)
     assert receipt_of(task)["usage"]["input_tokens"] == 3 * 7
@@ -171,9 +181,9 @@ def test_user_export_hides_judge_models(worker, judge, client, user, user_id):
         newest = max(tasks_of(user_id), key=lambda task: task.created_at)
         worker.check_queue()
         worker.wait_for_end(newest)
-    payload = list(user_data._serialize_tasks(tasks_of(user_id)))
-    assert [task["state"] for task in payload] == ["done", "errored"]
-    assert {(task["result"], task["error"]) for task in payload} == {(None, None)}
+    payload = [ExportedTask.model_validate(task) for task in tasks_of(user_id)]
+    assert [task.state for task in payload] == ["done", "errored"]
+    assert {(task.result, task.error) for task in payload} == {(None, None)}
 
 
 def test_judgement_has_lower_priority_than_user_tasks(
@@ -349,7 +359,7 @@ def test_removed_judge_is_skipped(worker, judge, configure, client, user, user_i
 
 
 def test_unstored_turn_is_skipped(worker, judge, fake, user_id):
-    lifecycle.enqueue(
+    Task.objects.enqueue(
         judge_queue.sample_tasks(JUDGED, turn_id=new_turn_id(), user_id=user_id)
     )
     task = wait_for_task(worker, user_id)

@@ -16,7 +16,7 @@ from judges.runs import judge_queue
 from judges.scoring import judge_context
 from memory.models import Thread
 from providers import sync_bridge
-from tasks.queue import lifecycle
+from tasks.models import Task
 from tests.gateway.calls import ask, body, open_connection, post, prompt
 from tests.judges.judge_tasks import (
     judge_requests,
@@ -130,7 +130,7 @@ def test_reply_is_judged_once_despite_repeated_requests(worker, judge, fake, use
         specs = judge_queue.sample_tasks(
             JUDGED, turn_id=turn_id, user_id=user_id, context=PARIS
         )
-        lifecycle.enqueue(specs)
+        Task.objects.enqueue(specs)
     wait_for_task(worker, user_id)
     assert len(judge_requests(fake)) == 1
 
@@ -147,7 +147,7 @@ def test_shadow_reply_is_judged_from_its_payload(worker, judge, fake, user_id):
         origin="shadow",
         context=PARIS,
     )
-    lifecycle.enqueue(specs)
+    Task.objects.enqueue(specs)
     wait_for_task(worker, user_id)
     row = Score.objects.filter(user_id=user_id).first()
     assert (row.experiment, row.origin) == ("trial", "shadow")
@@ -165,7 +165,7 @@ def test_unstored_smoke_turn_is_judged(worker, judge, fake, user, user_id):
         agent="judged",
         user_id=user_id,
         messages=messages,
-        options=TurnOptions(is_incognito=True, uses_client_history=True),
+        options=TurnOptions(is_incognito=True),
         parameters={},
         origin="smoke",
         on_end=lambda reply, calls: None,

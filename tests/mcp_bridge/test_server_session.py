@@ -242,7 +242,7 @@ async def test_crash_is_noticed_while_a_grandchild_holds_pipes(monkeypatch, sess
     monkeypatch.setattr(stdio, "GRACE_SECONDS", 0.1)
     await session.call("spawn", {})
     async with asyncio.timeout(TEST_SECONDS):
-        with pytest.raises(ServerGone, match="'it' exited with code 3"):
+        with pytest.raises(ServerGone, match="'it' ended with exit code 3"):
             await session.call("die", {})
 
 

@@ -116,7 +116,7 @@ async def test_failure_backoff_grows(pool, monkeypatch):
     address = target_for(server=raw("exit"))
 
     async def fail():
-        with pytest.raises(ServerUnreachable, match="exited with code 4"):
+        with pytest.raises(ServerUnreachable, match="ended with exit code 4"):
             await pid(pool, address)
 
     tries = []
@@ -253,7 +253,7 @@ async def test_exit_reason_is_kept_until_the_next_session(pool):
             await session.call("die", {})
         sessions, error = pool.open_sessions("it")
         assert (sessions, error.last_lines) == ([], ["I cannot go on"])
-    assert "exited with code 3" in pool.open_sessions("it")[1].message
+    assert "ended with exit code 3" in pool.open_sessions("it")[1].message
     assert pool.open_sessions("other") == ([], None)
     await pid(pool, address)
     assert pool.open_sessions("it")[1] is None

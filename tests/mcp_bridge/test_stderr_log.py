@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from types import SimpleNamespace
 
 import pytest
 
+from core.child_processes import process_group
 from mcp_bridge.client.stdio import _StderrLog
 from mcp_bridge.client.target import ServerTarget
 from tests.mcp_bridge.conftest import HERE, raw
@@ -29,7 +29,7 @@ async def feed(log: _StderrLog, *pieces: bytes) -> None:
     for piece in pieces:
         stream.feed_data(piece)
     stream.feed_eof()
-    await log.follow(SimpleNamespace(stderr=stream))
+    await process_group._read_lines(stream, log.add)
 
 
 def test_long_line_is_truncated(caplog):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_bridge.client import server_session, stdio
+from mcp_bridge.client import server_session
 from mcp_bridge.client.session_pool import SessionPool
 from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.config import ToolServerConfig
@@ -121,7 +121,7 @@ async def test_stuck_child_is_replaced(pool, monkeypatch, skip_time):
 async def test_crash_fails_its_call_and_the_next_starts_a_child(pool):
     tools = await open_named_tools(configured(it=raw()), pool)
     pid = await call_tool(tools["pid"])
-    with pytest.raises(ServerGone, match="'it' exited with code 3"):
+    with pytest.raises(ServerGone, match="'it' ended with exit code 3"):
         await call_tool(tools["die"])
     assert await call_tool(tools["pid"]) != pid
 
@@ -203,7 +203,7 @@ async def test_missing_command_is_named(pool, caplog):
     about = tools["it_unreachable"].description
     assert "the MCP server 'it' cannot start." in about
     assert "no-such-thing" not in about
-    assert "the command 'no-such-thing' does not exist" in caplog.text
+    assert "its command 'no-such-thing' is missing" in caplog.text
 
 
 async def test_unexecutable_command_states_the_reason(pool, tmp_path, caplog):
@@ -212,7 +212,7 @@ async def test_unexecutable_command_states_the_reason(pool, tmp_path, caplog):
     script.chmod(0o755)
     server = raw().model_copy(update={"command": "./server"})
     tools = await open_named_tools(configured(tmp_path, it=server), pool)
-    assert "exited with code 126" in tools["it_unreachable"].description
+    assert "ended with exit code 126" in tools["it_unreachable"].description
     assert "Exec format error" in caplog.text
 
 
@@ -227,7 +227,7 @@ async def test_exit_message_is_quoted_without_secrets(pool, caplog):
     server = raw("exit", env={"KEY": KEY})
     tools = await open_named_tools(configured(it=server), pool)
     about = tools["it_unreachable"].description
-    assert "the MCP server 'it' exited with code 4" in about
+    assert "the MCP server 'it' ended with exit code 4" in about
     assert "key" not in about
     assert "the key *** is wrong" in caplog.text
     assert await call_tool(tools["it_unreachable"]) == about
@@ -264,7 +264,9 @@ PARENT = """
 import asyncio, sys
 from pathlib import Path
 import os
+import django
 os.environ["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
+django.setup()
 from mcp_bridge.client.session_pool import SessionPool
 from tests.mcp_bridge.conftest import call_tool, configured, open_named_tools, raw
 
@@ -295,8 +297,7 @@ async def test_children_end_when_the_parent_is_killed():
         assert await has_exited(pid)
 
 
-async def test_process_guard_lives_as_long_as_its_children(pool, monkeypatch):
-    monkeypatch.setattr(stdio, "WATCH_SECONDS", 0.01)
+async def test_process_guard_lives_as_long_as_its_children(pool):
     tools = await open_named_tools(configured(it=raw()), pool)
     await call_tool(tools["echo"])
     (guard,) = guards()

@@ -347,7 +347,7 @@ async def test_tools_found_at_the_start_are_logged(pool, caplog):
         await discover_tools(config, pool=pool)
     assert "mcp server 'it' offers 18 tools: big, bytes, change" in caplog.text
     assert (
-        "the MCP server 'bad' exited with code 4; agents run without its tools"
+        "the MCP server 'bad' ended with exit code 4; agents run without its tools"
         in caplog.text
     )
     assert "far" not in caplog.text

@@ -3,20 +3,18 @@
 import pytest
 
 from config import live
-from memory.extraction import notifier
-from memory.models import ExtractionJob
+from tasks.models import Task
 from tests.memory.extraction_harness import CONFIG, load_config, new_user
 
 
 @pytest.fixture
 def alone(database, monkeypatch):
-    """Remove the jobs of other tests, and send no messages."""
-    ExtractionJob.objects.all().delete()
-    monkeypatch.setattr(notifier, "notify", lambda: None)
+    """Remove the tasks of other tests."""
+    Task.objects.extractions().delete()
     before = live._current
     yield
     live.set_current(before)
-    ExtractionJob.objects.all().delete()
+    Task.objects.extractions().delete()
 
 
 @pytest.fixture

@@ -1,21 +1,27 @@
-"""Harness for extraction tests: stored turns, their jobs, and model replies."""
+"""Harness for extraction tests: stored turns, their tasks, and model replies."""
 
 import json
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
+
+from django.db.models import QuerySet
 
 from config import live
 from config.loading import loader
 from config.sections import Config
 from core.ids import TurnId, UserId
-from memory.extraction import extraction_worker, job_queue
-from memory.models import ExtractionJob, Fact, StoredMessage, Thread
+from memory.extraction import extraction_tasks, extraction_worker
+from memory.extraction.extraction_tasks import ExtractionRequest, StoredTurn
+from memory.models import Fact, StoredMessage, Thread
+from tasks.models import EXTRACTION, Task
 from testing.scripted_provider import FakeProvider
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 """A Monday."""
+_clock = count()
 
 
 def new_user() -> UserId:
@@ -24,8 +30,8 @@ def new_user() -> UserId:
 
 def add_turn(
     user: UserId, *texts: str, thread: str = "", at: datetime = NOON, roles: str = "ua"
-) -> ExtractionJob:
-    """Store a turn and its job; `roles` are initials, used in rotation."""
+) -> Task:
+    """Store a turn and its task; `roles` are initials, used in rotation."""
     row, _ = Thread.objects.get_or_create(
         user_id=user, name=thread, defaults={"created_at": at, "updated_at": at}
     )
@@ -49,17 +55,12 @@ def add_turn(
     return create_job(row, turn_id, first, row.length)
 
 
-def create_job(thread: Thread, turn_id: TurnId, first: int, end: int) -> ExtractionJob:
-    return ExtractionJob.objects.create(
-        user_id=thread.user_id,
-        thread=thread,
-        turn_id=turn_id,
-        first_position=first,
-        end_position=end,
-        agent="assistant",
-        due_at=NOON,
-        created_at=NOON,
-    )
+def create_job(thread: Thread, turn_id: TurnId, first: int, end: int) -> Task:
+    turn = StoredTurn(UserId(thread.user_id), thread.pk, turn_id, first, end)
+    # Later tasks are newer, as in reality.
+    now = NOON + timedelta(microseconds=next(_clock))
+    extraction_tasks.enqueue(turn, ExtractionRequest("assistant"), now)
+    return Task.objects.extractions().get(turn_id=turn_id)
 
 
 CONFIG = """
@@ -106,13 +107,40 @@ def propose_facts(fake: FakeProvider, *facts: Any) -> None:
     fake.reply(json.dumps({"facts": facts}))
 
 
-def run_job(job: ExtractionJob) -> ExtractionJob:
-    """Claim and process the job; return its row."""
-    (taken,) = job_queue.claim(1, 300, now=datetime.now(UTC))
+def run_job(job: Task) -> Task:
+    """Claim and process the task; return its row."""
+    taken = claim()
+    assert taken is not None
     assert taken.pk == job.pk
-    extraction_worker.run_job(taken)
+    extraction_worker.run(taken)
     job.refresh_from_db()
     return job
+
+
+def run_due_jobs() -> int:
+    """Run the due tasks one after the other; return how many."""
+    count = 0
+    while task := claim():
+        extraction_worker.run(task)
+        count += 1
+    return count
+
+
+def claim() -> Task | None:
+    """Claim the next task that is due now."""
+    return Task.objects.claim(EXTRACTION)
+
+
+def change_payload(job: Task, **values: Any) -> None:
+    """Change values of a task's payload."""
+    payload = {**job.payload, **values}
+    Task.objects.filter(pk=job.pk).update(payload=payload)
+
+
+def messages_of(job: Task) -> QuerySet[StoredMessage]:
+    """Return the messages of the thread of a task."""
+    rows = StoredMessage.objects.filter(thread=job.payload["thread"])
+    return rows.order_by("position")
 
 
 def list_facts(user: UserId) -> list[tuple[str, str]]:

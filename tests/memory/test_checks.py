@@ -10,16 +10,16 @@ from core.ids import UserId, new_turn_id
 from core.messages import Message
 from memory import checks
 from memory.config import MemoryConfig, UserState
-from memory.extraction.job_queue import ExtractionRequest
+from memory.extraction.extraction_tasks import ExtractionRequest
 from memory.facts import fact_store
 from memory.facts.types import FactDraft
 from memory.memory_settings import ExtractionModel, UserMemory
-from memory.models import ExtractionJob
 from memory.recall.types import Embedded
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from providers.config import ProviderConfig
 from providers.embeddings.base import Embedder
+from tasks.models import Task
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -68,9 +68,9 @@ def test_turns_with_failed_extraction_raise_w403():
     message_store.append_turn(
         user, "", new_turn_id(), entries, extraction=ExtractionRequest("assistant")
     )
-    job = ExtractionJob.objects.get(user_id=user)
+    job = Task.objects.extractions().get(user_id=user)
     assert job.due_at <= datetime.now(UTC)
-    ExtractionJob.objects.filter(pk=job.pk).update(state="failed")
+    Task.objects.extractions().filter(pk=job.pk).update(state="errored")
     assert "Fact extraction failed" in find_alerts("x")["coulisse.W403"]
     job.delete()
 
@@ -81,9 +81,9 @@ def test_turns_waiting_without_worker_raise_w405():
     message_store.append_turn(
         user, "", new_turn_id(), entries, extraction=ExtractionRequest("assistant")
     )
-    job = ExtractionJob.objects.get(user_id=user)
+    job = Task.objects.extractions().get(user_id=user)
     before = find_alerts("x").get("coulisse.W405", "")
-    ExtractionJob.objects.filter(pk=job.pk).update(
+    Task.objects.extractions().filter(pk=job.pk).update(
         due_at=datetime(2026, 1, 1, tzinfo=UTC)
     )
     assert find_alerts("x")["coulisse.W405"] != before

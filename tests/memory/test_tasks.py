@@ -6,27 +6,28 @@ from io import StringIO
 from types import SimpleNamespace
 
 import pytest
-from celery import current_app
 from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
 from config import live
+from database import retention
 from memory import tasks
-from memory.extraction import extraction_worker, job_queue, notifier
+from memory.extraction import extraction_tasks
 from memory.facts import fact_store
 from memory.facts.types import FactDraft
 from memory.models import (
     ConsolidationRun,
-    ExtractionJob,
     Fact,
     Passage,
     PendingErasure,
     Thread,
 )
+from memory.models.facts import FactQuerySet
 from memory.recall import failed_embeddings, search
 from memory.recall.index import hnsw_index
 from memory.recall.types import Query
 from memory.transcript.summaries import consolidation
+from tasks.models import Task
 from testing.scripted_embeddings import ScriptedEmbedding
 from testing.wires import ScriptedAnswer
 from tests.memory.extraction_harness import (
@@ -36,6 +37,7 @@ from tests.memory.extraction_harness import (
     load_config,
     new_user,
     propose_facts,
+    run_due_jobs,
 )
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
@@ -58,15 +60,8 @@ def alone(database, monkeypatch):
 
 
 def empty() -> None:
-    for model in (ExtractionJob, Thread, ConsolidationRun, PendingErasure):
+    for model in (Task, Thread, ConsolidationRun, PendingErasure):
         model.objects.all().delete()
-
-
-@pytest.fixture
-def notifications(monkeypatch) -> list[int]:
-    calls: list[int] = []
-    monkeypatch.setattr(notifier, "notify", lambda: calls.append(1))
-    return calls
 
 
 @pytest.fixture
@@ -75,7 +70,7 @@ def owner():
 
 
 @pytest.fixture
-def config(fake, tmp_path, notifications):
+def config(fake, tmp_path):
     def use_config(text: str = CONFIG, **more: str):
         return load_config(fake, tmp_path / "coulisse.yaml", text, **more)
 
@@ -88,46 +83,12 @@ def remote(config, fake):
     config(embed_with=REMOTE.replace("BASE", f"{fake.root_url}/v1"))
 
 
-def test_memory_tasks_have_the_names_they_are_sent_by():
-    task_names = {
-        "memory.tasks.extract_facts",
-        "memory.tasks.sweep",
-        "memory.tasks.consolidate",
-    }
-    assert task_names <= current_app.tasks.keys()
-    assert notifier.TASK_NAME in task_names
-
-
-def test_extract_facts_task_runs_due_jobs(config, fake, owner):
-    add_turn(owner, "hello", "hi")
-    propose_facts(fake)
-    tasks.extract_facts()
-    assert ExtractionJob.objects.get().state == "done"
-
-
 def test_consolidate_task_stores_a_receipt(config, fake, owner):
     add_turn(owner, *["words"] * 40)
     fake.reply("They talked.")
     tasks.consolidate()
     tasks.consolidate()
     assert ConsolidationRun.objects.get().summaries == 1
-
-
-def test_sweep_notifies_a_worker_of_waiting_jobs(config, notifications, owner):
-    tasks.sweep()
-    assert notifications == []
-    add_turn(owner, "hello", "hi")
-    tasks.sweep()
-    assert notifications == [1]
-
-
-def test_sweep_fails_job_that_kills_its_workers(config, owner):
-    add_turn(owner, "hello", "hi")
-    for _ in range(job_queue.MAX_ATTEMPTS):
-        (taken,) = job_queue.claim(1, 0)
-    assert tasks.run_sweep(datetime.now(UTC))["jobs failed"] == 1
-    assert ExtractionJob.objects.get().state == "failed"
-    assert taken.attempts == job_queue.MAX_ATTEMPTS
 
 
 def test_sweep_expires_due_facts(config, owner):
@@ -140,31 +101,26 @@ def test_sweep_expires_due_facts(config, owner):
     assert Fact.objects.get(user_id=owner).status == "expired"
 
 
-def test_sweep_drops_unconfirmed_erasure_requests(config, owner):
+def test_retention_deletes_unconfirmed_erasure_requests(config, owner):
     for minutes in (-1, 1):
         PendingErasure.objects.create(
             user_id=new_user(),
             confirmation_digest="x",
             expires_at=NOW + timedelta(minutes=minutes),
         )
-    assert tasks.run_sweep(NOW)["erasure requests expired"] == 1
+    assert retention.delete_expired(PendingErasure, NOW) == 1
     assert PendingErasure.objects.get().expires_at > NOW
 
 
 def test_failing_sweep_step_does_not_stop_the_others(
-    config, owner, monkeypatch, notifications, caplog
+    config, owner, monkeypatch, caplog
 ):
     def broken(*args):
         raise RuntimeError("odd")
 
-    monkeypatch.setattr(fact_store, "expire_due_facts", broken)
-    PendingErasure.objects.create(
-        user_id=owner, confirmation_digest="x", expires_at=NOW
-    )
-    add_turn(owner, "hello", "hi")
-    tasks.run_sweep(NOW)
-    assert notifications == [1]
-    assert not PendingErasure.objects.exists()
+    monkeypatch.setattr(FactQuerySet, "expire_due", broken)
+    monkeypatch.setattr(tasks, "_build_hnsw_index", lambda: 7)
+    assert tasks.run_sweep(NOW)["indexes built"] == 7
     (record,) = caplog.records
     assert "facts expired" in record.getMessage()
 
@@ -176,7 +132,7 @@ def index_without_vectors(fake, owner, *texts: str) -> None:
     fake.default_embedding = ScriptedEmbedding(status=503)
     propose_facts(fake)
     add_turn(owner, *texts)
-    extraction_worker.run_due_jobs(10)
+    run_due_jobs()
     fake.default_embedding = ScriptedEmbedding()
 
 
@@ -262,17 +218,17 @@ def printed(*args: str) -> str:
 
 
 @pytest.fixture
-def failed(config, fake, owner) -> ExtractionJob:
+def failed(config, fake, owner) -> Task:
     fake.default = ScriptedAnswer(("no JSON",))
     job = add_turn(owner, "hello", "hi")
-    extraction_worker.run_due_jobs(10)
+    run_due_jobs()
     return job
 
 
 def test_extraction_command_lists_failures(failed, fake, owner):
     fake.default = ScriptedAnswer(("[]",))
     add_turn(new_user(), "hello", "hi")
-    extraction_worker.run_due_jobs(10)
+    run_due_jobs()
     text = printed()
     assert "1 done" in text
     assert "1 failed" in text
@@ -288,7 +244,7 @@ def test_extraction_command_reports_unusable_database(failed, monkeypatch):
     def gone(*args, **options):
         raise OperationalError("no such table")
 
-    monkeypatch.setattr(job_queue, "count_by_state", gone)
+    monkeypatch.setattr(extraction_tasks, "count_by_state", gone)
     with pytest.raises(CommandError, match="cannot use the database: no such table"):
         printed()
 
@@ -297,13 +253,13 @@ def test_extraction_command_reports_unusable_database(failed, monkeypatch):
 def test_extraction_command_retries_failed_job(failed, which):
     ident = "all" if which == "all" else str(failed.pk)
     assert printed("--retry", ident).startswith("1 requeued")
-    assert ExtractionJob.objects.get().state == "queued"
+    assert Task.objects.extractions().get().state == "queued"
     assert printed("--retry", "all").startswith("0 requeued")
 
 
 def test_extraction_command_refuses_to_retry_unfailed_job(failed):
     printed("--retry", str(failed.pk))
-    with pytest.raises(CommandError, match=f"no failed job {failed.pk}"):
+    with pytest.raises(CommandError, match=f"no failed extraction {failed.pk}"):
         printed("--retry", str(failed.pk))
 
 
@@ -313,7 +269,7 @@ def test_extraction_command_retries_only_the_named_users_jobs(failed, owner):
 
 
 def test_extraction_command_refuses_invalid_job_id(config):
-    with pytest.raises(CommandError, match="id of a job"):
+    with pytest.raises(CommandError, match="an id or"):
         printed("--retry", "x")
 
 

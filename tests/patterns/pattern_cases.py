@@ -8,8 +8,7 @@ from datetime import time
 from typing import Any
 
 from access.limits import dollars
-from config.editing import secret_masks
-from config.editing.round_trip import document, text_lines
+from config.editing import document, secret_masks
 from config.loading import placeholders
 from config.validation import suggestions
 from core.runtime.request_ids import ACCEPTED_ID
@@ -58,6 +57,9 @@ PROVEN = {
         dollars.parse_usd, "1", ("1.", "1", "x"), "-"
     ),
     "access.users.identity.CANONICAL_UUID": case("fullmatch", "a", "00000000-"),
+    "files.uploads.form.ENCODED": case("search", "%0A", "%0"),
+    "files.uploads.form.PATH_SEPARATORS": case("split", "/", "a"),
+    "core.ids.UUID_PATTERN": case("fullmatch", "a", "task-", "chatcmpl-", "-"),
     "core.text.time_parsing._parse_duration": case(
         time_parsing._parse_duration, "1", "h", ("1", " ", "h")
     ),
@@ -66,26 +68,27 @@ PROVEN = {
         "2020-01-01",
         ("2020-01-01T", "1", ""),
     ),
-    "access.user_lookup.HEXADECIMAL": case("fullmatch", "a", "-", ("", "a", "x")),
-    "access.tokens.api_tokens.get_by_id_prefix": case(
-        lambda text: re.fullmatch(r"[0-9a-f]{8,32}", text), "a"
+    "admin_base.formats.data_formats.NOT_IN_YAML": case("all", "\x7f", "a"),
+    "gateway.openai.responses.output_items.ITEM_ID_PATTERN": case(
+        "fullmatch", "a", "msg_", "0", ("msg_" + "0" * 32 + "_", "1", "x")
     ),
     "config.validation.http_headers.NAME_PATTERN": case(
         "fullmatch", "a", ("", "a", ":")
     ),
     "config.validation.http_headers.UNSENDABLE": case("search", "a"),
-    "config.editing.round_trip.text_lines.LINE_BREAK": case(
-        "all", "a", "\r\n", "\r", "\u2028"
+    "config.editing.blocks.ANCHOR": case("match", " ", "\t", (" &", "a", "[")),
+    "config.editing.document.ANCHOR_BEFORE_VALUE": case(
+        "match", "&", "&a ", ("&a", " ", "")
     ),
-    "config.editing.round_trip.text_lines.normalize_line_breaks": case(
-        text_lines.normalize_line_breaks, "\r", "\r\n", "a"
+    "config.editing.blocks.ALIAS": case("match", " ", (" *", "a", "[")),
+    "config.editing.blocks.COMMENT_LINE": case("match", " ", "#", ("", " ", "a")),
+    "config.editing.round_trip.LIST_BELOW_KEY": case(
+        "search", " ", "a:\n", "a: ", ":", "a", ("a:\n", " #\n", ""), ("a:\n", " ", "")
     ),
-    "config.editing.round_trip.text_lines.dedent": case(
-        lambda text: text_lines.dedent(text, 9), " ", " \n"
+    "config.editing.round_trip.MAP_BELOW_KEY": case(
+        "search", " ", "a:\n", "a: ", ":", "a", ("a:\n", " #\n", ""), ("a:\n", " ", "")
     ),
-    "config.editing.secret_masks.TOKEN": case(
-        secret_masks._split_placeholders, "${", "${}", "$", ("${", "a", "\n")
-    ),
+    "config.errors.MISSING_TARGET": case("search", ", which ", ", ", ", but", "a"),
     "config.editing.secret_masks.COMMENT": case("all", "#", " #", "\n", "#\n"),
     "config.editing.secret_masks.COMMENTED_FIELD": case(
         "match",
@@ -128,15 +131,6 @@ PROVEN = {
     "config.validation.validator._is_secret": case(
         lambda text: re.split(r"[_-]", text), "_", "a"
     ),
-    "config.editing.round_trip.text_edits.MARKER": case(
-        "search", "-", "---", "---\n", "%", "..."
-    ),
-    "config.editing.round_trip.text_edits.PROPERTIES": case(
-        "match", "\t", " &", " &a", (" &a", " ", "b")
-    ),
-    "config.editing.round_trip.text_edits.DOCUMENT_END": case(
-        "search", ".", "\n..", "a"
-    ),
     "core.validation.storable_values.UNSTORABLE": case("all", "a", "\0"),
     "config.loading.constructor.SURROGATE": case("search", "a", "😀"),
     "core.text.lenient_json.CODE_FENCE": case(
@@ -163,9 +157,7 @@ PROVEN = {
     "gateway.request_validation.image_urls.HOST_PATTERN": case(
         "fullmatch", "a", "a.", "[", ("[", ":", ""), ("a:", "1", ""), ("", "a", "!")
     ),
-    "gateway.request_validation.hosts.PORT_PATTERN": case(
-        "all", ":", "1", (":", "1", "x"), ":1"
-    ),
+    "core.network.hosts.PORT_PATTERN": case("all", ":", "1", (":", "1", "x"), ":1"),
     "judges.scoring.verdict_parser.FRACTION": case(
         "fullmatch",
         " ",
@@ -221,7 +213,7 @@ PROVEN = {
     "memory.extraction.injection.deobfuscation.BETWEEN": case("all", *WORDS, "a "),
     "memory.extraction.injection.deobfuscation.ZERO_WIDTH": case("all", "a", "\u200b"),
     "memory.extraction.injection.deobfuscation.WORD": case("all", *WORDS, "a1"),
-    "memory.recall.passages.SUBJECT_PATTERN": case(
+    "memory.recall.index.tokenizer.SUBJECT_PATTERN": case(
         "match", " ", "the ", ("the", " ", ""), ("user", " ", "")
     ),
     "memory.extraction.quote_check.UNSPACED": case("search", *WORDS),
@@ -281,14 +273,8 @@ PROVEN = {
     "providers.wires.openai.SIGNATURE_REQUIRED_MODELS": case("search", "gemini-", "a"),
     "providers.wires.tool_images.DATA_URL_HEAD": case("match", *DATA_URLS),
     "providers.embeddings.hash_embedder.TOKEN": case("all", *WORDS, "aé", "中a"),
-    "smoke.reports.run_queries.ID_PREFIX": case("fullmatch", "a"),
-    "tasks.reports.task_ids.ID_PATTERN": case("fullmatch", "a", "task-", "-"),
     "triggers.webhooks.prompt_templates.PLACEHOLDER": case(
         "all", "{", "{{", "{{a", "{{a}", ("{{", "a", ""), "{{{a}}"
-    ),
-    "telemetry.presentation.terminal.UNPRINTABLE": case("all", "a", "\x01", "\x01a"),
-    "telemetry.presentation.turn_ids.ID_PATTERN": case(
-        "fullmatch", "a", "chatcmpl-", "-"
     ),
     "turns.preparation.reply_language.TAG_PATTERN": case(
         "fullmatch", "a", "a-", ("", "a-", "!"), "-"
@@ -297,14 +283,18 @@ PROVEN = {
 """Patterns that see what clients, models, tools, pages of others or forms send."""
 
 OPERATORS = {
+    "admin_base.model_pages.view_factory.PARAMETER",  # the studio's own addresses
+    "admin_base.model_pages.view_factory._operation_prefix",  # the same
     "access.users.user_namespace.UUID_PATTERN",  # secrets.env
     "agents.skills.loader.NAME_PATTERN",  # names of directories
     "agents.skills.parser.FRONTMATTER",  # SKILL.md
+    "config.config._check_origin",  # coulisse.yaml, disjoint character classes
+    "files.config.TYPE_PATTERN",  # coulisse.yaml
     "config.starters.starter_file.comments_above",  # the starters of the package
     "core.text.entropy.HEX",  # secrets of coulisse.yaml
     "core.text.entropy.WORD",  # secrets of coulisse.yaml
     "demo.dialogues.PLACEHOLDER",  # the demo's own texts
-    "mcp_bridge.config._web_address",  # coulisse.yaml, one character class
+    "config.validation.web_address._web_address",  # coulisse.yaml, one character class
     "providers.config.normalize_url",  # coulisse.yaml, disjoint character classes
     "studio.openapi.document._error_statuses",  # the studio's own addresses
 }
@@ -321,7 +311,7 @@ def known(doc_of: str) -> Use:
 
     def read(text: str) -> None:
         doc = document.parse_document(doc_of.format(text).encode())
-        secret_masks.find_masks.__wrapped__(doc)
+        secret_masks.mask_document.__wrapped__(doc)
 
     return read
 

@@ -50,11 +50,12 @@ def test_common_parameters_are_supported_everywhere(kind: str):
 
 
 async def test_unsupported_parameter_is_refused_before_any_call(fake):
-    with pytest.raises(Invalid, match="does not support 'seed'") as caught:
+    with pytest.raises(Invalid, match="does not support 'logit_bias'") as caught:
         await collect_events(
-            fake.provider("deepseek"), model_request(parameters={"seed": 0})
+            fake.provider("deepseek"),
+            model_request(parameters={"logit_bias": {"5": 1}}),
         )
-    assert caught.value.param == "seed"
+    assert caught.value.param == "logit_bias"
     assert caught.value.code == "unsupported_parameter"
     assert fake.requests == []
 
@@ -70,21 +71,33 @@ LIMITED = [kind for kind in KIND_NAMES if kind != "openai"]
 
 
 @pytest.mark.parametrize("kind", LIMITED)
-async def test_only_openai_accepts_store_true(fake, kind: str):
-    with pytest.raises(Invalid, match="does not support 'store'") as caught:
-        await collect_events(
-            fake.provider(kind), model_request(parameters={"store": True})
-        )
-    assert caught.value.param == "store"
-    assert fake.requests == []
+@pytest.mark.parametrize("store", [True, False])
+async def test_only_openai_receives_store(fake, kind: str, store: bool):
+    await collect_events(
+        fake.provider(kind), model_request(parameters={"store": store})
+    )
+    assert "store" not in fake.requests[0].body
 
 
 @pytest.mark.parametrize("kind", LIMITED)
-async def test_store_false_is_accepted_and_not_sent(fake, kind: str):
-    await collect_events(
-        fake.provider(kind), model_request(parameters={"store": False})
-    )
-    assert "store" not in fake.requests[0].body
+async def test_hints_and_neutral_values_are_accepted(fake, kind: str):
+    provider = fake.provider(kind)
+    given = {**registry.NEUTRAL_VALUES, **dict.fromkeys(registry.HINTS, "x")}
+    await collect_events(provider, model_request(parameters=given))
+    sent = fake.requests[0].body
+    unsupported = registry.find_unsupported_parameters(provider, given)
+    assert not sent.keys() & set(unsupported)
+    assert "of_tomorrow" not in sent
+
+
+@pytest.mark.parametrize(
+    ("kind", "effort"),
+    [("gemini", "high"), ("groq", "high"), ("cohere", "high"), ("openai", "max")],
+)
+async def test_max_effort_is_the_highest_of_the_kind(fake, kind: str, effort: str):
+    request = model_request(parameters={"reasoning_effort": "max"})
+    await collect_events(fake.provider(kind), request)
+    assert fake.requests[0].body["reasoning_effort"] == effort
 
 
 @pytest.mark.parametrize("store", [True, False])

@@ -7,24 +7,19 @@ import pytest
 
 from config import live
 from core.ids import UserId
-from providers import sync_bridge
 from smoke.config import SMOKE_TESTS
-from smoke.evaluation import verdicts
-from smoke.execution import run_lifecycle
 from smoke.models import SmokeRun
-from tasks.worker.runner import TaskRunner
 from testing.scripted_provider import FakeProvider
 from tests.smoke.scripted_models import SMOKE_CONFIG, ScriptedModels
-from tests.tasks.conftest import TIMEOUT_SECONDS, wait_until
+from tests.tasks.conftest import RunnerHarness, wait_until
 
 
-class RunWorker:
+class RunWorker(RunnerHarness):
     """A task runner that executes only the runs passed to it."""
 
     def __init__(self) -> None:
         self._users: list[UserId] = []
-        self._runner = TaskRunner(lambda: 4, users=self._users)
-        self._running = sync_bridge.start(self._runner.run())
+        super().__init__(self._users)
 
     def launch(self, name: str = "plums", **options: Any) -> list[SmokeRun]:
         launched = launch_queued(name, **options)
@@ -36,22 +31,12 @@ class RunWorker:
         self._users += [UserId(run.user_id) for run in launched]
         self.check_queue()
 
-    def check_queue(self) -> None:
-        sync_bridge.run_sync(self._check_queue(), timeout_seconds=TIMEOUT_SECONDS)
-
-    async def _check_queue(self) -> None:
-        self._runner.check_queue()
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._runner._running
-
     def wait_until_closed(self, run: SmokeRun) -> SmokeRun:
         """Return a run once it is closed."""
 
         def is_closed() -> bool:
             self.check_queue()
-            verdicts.close_if_judged(run.pk)
+            run.close_if_judged()
             run.refresh_from_db()
             return run.finished_at is not None
 
@@ -63,15 +48,11 @@ class RunWorker:
         (run,) = self.launch(name, **options)
         return self.wait_until_closed(run)
 
-    def stop(self) -> None:
-        sync_bridge.run_sync(self._runner.stop(2), timeout_seconds=TIMEOUT_SECONDS)
-        self._running.result(TIMEOUT_SECONDS)
-
 
 def launch_queued(name: str = "plums", **options: Any) -> list[SmokeRun]:
     """Launch a test without executing it."""
     test = live.current().get(SMOKE_TESTS)[name]
-    return run_lifecycle.launch_test(test, origin="command", **options)
+    return SmokeRun.objects.launch(test, origin="command", **options)
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from core.ids import UserId
 from experiments import assignment
 from experiments.config import EXPERIMENTS
 from judges.runs import judge_queue
-from memory.models import ExtractionJob, Owner, StoredMessage
-from smoke.execution import dialogue, run_lifecycle
+from memory.models import Owner, StoredMessage
+from smoke.execution import dialogue, dialogue_storage
 from smoke.execution.dialogue import OPENING_PROMPT
 from smoke.models import SmokeMessage, SmokeRun
+from tasks.errors import LeaseLost
 from tasks.models import Task
-from tasks.queue import lifecycle
-from tasks.queue.lifecycle import TaskSpec
+from tasks.queue.task_spec import TaskSpec
 from telemetry.models import Turn
 from testing.wires import ScriptedAnswer
 from tests.smoke.conftest import RunWorker, launch_queued
@@ -138,7 +138,8 @@ def test_run_stores_nothing_but_itself(
     run = worker.run_test("mine")
 
     assert run.turns == 3
-    for table in (ExtractionJob, Owner, Turn):
+    assert not Task.objects.extractions().of_user(run.user_id).exists()
+    for table in (Owner, Turn):
         assert not table.objects.filter(user_id=run.user_id).exists()
     assert not StoredMessage.objects.filter(thread__user_id=run.user_id).exists()
     assert not UsageCounter.objects.filter(subject=counter_subject(run)).exists()
@@ -243,8 +244,8 @@ def test_run_timeout_is_enforced(
     models.agent = [ScriptedAnswer(hang="headers")]
     # The run continues after a message that needs no model, so no timeout prevents it.
     (run,) = launch_queued("mine")
-    run_lifecycle.store_persona_message(
-        run_lifecycle.begin_run(run.pk, 1), "More plums?", None
+    dialogue_storage.store_persona_message(
+        dialogue_storage.begin_run(run.pk, 1), "More plums?", None
     )
     Task.objects.filter(key=f"smoke:{run.pk}").update(attempts=1)
     worker.accept(run)
@@ -262,7 +263,7 @@ def test_cancelled_run_ends_at_once(models: ScriptedModels, worker: RunWorker):
     worker.check_queue()
     models.fake.wait(lambda: len(models.fake.requests) == 2)
 
-    assert run_lifecycle.cancel_runs([run.pk]) == 1
+    assert SmokeRun.objects.filter(pk=run.pk).cancel() == 1
     models.fake.wait(lambda: models.fake.requests[-1].aborted)
 
     run.refresh_from_db()
@@ -274,7 +275,7 @@ def test_cancelled_run_ends_at_once(models: ScriptedModels, worker: RunWorker):
 
 def test_queued_run_can_be_cancelled(models: ScriptedModels, worker: RunWorker):
     (run,) = launch_queued()
-    run_lifecycle.cancel_runs([run.pk])
+    SmokeRun.objects.filter(pk=run.pk).cancel()
     worker.accept(run)
 
     run.refresh_from_db()
@@ -288,8 +289,8 @@ def test_queued_run_can_be_cancelled(models: ScriptedModels, worker: RunWorker):
 
 def test_run_of_a_dead_worker_is_resumed(models: ScriptedModels, worker: RunWorker):
     (run,) = launch_queued()
-    started = run_lifecycle.begin_run(run.pk, 1)
-    run_lifecycle.store_persona_message(started, "Any plums?", None)
+    started = dialogue_storage.begin_run(run.pk, 1)
+    dialogue_storage.store_persona_message(started, "Any plums?", None)
     Task.objects.filter(key=f"smoke:{run.pk}").update(attempts=1)
     models.persona = ["[FIN]"]
     worker.accept(run)
@@ -305,14 +306,14 @@ def test_run_of_a_dead_worker_is_resumed(models: ScriptedModels, worker: RunWork
 
 def test_worker_that_lost_a_run_writes_nothing(models: ScriptedModels):
     (run,) = launch_queued()
-    lost = run_lifecycle.begin_run(run.pk, 1)
-    started = run_lifecycle.begin_run(run.pk, 2)
+    lost = dialogue_storage.begin_run(run.pk, 1)
+    started = dialogue_storage.begin_run(run.pk, 2)
 
-    with pytest.raises(lifecycle.LeaseLost):
-        run_lifecycle.store_persona_message(lost, "Any plums?", None)
-    run_lifecycle.store_persona_message(started, "Some plums?", None)
+    with pytest.raises(LeaseLost):
+        dialogue_storage.store_persona_message(lost, "Any plums?", None)
+    dialogue_storage.store_persona_message(started, "Some plums?", None)
     assert transcript(run) == [("persona", "Some plums?")]
-    run_lifecycle.fail_run(lost, "error", "too late")
+    dialogue_storage.fail_run(lost, "error", "too late")
     run.refresh_from_db()
     assert run.state == "running"
 
@@ -321,13 +322,13 @@ def test_abandoned_run_is_closed(models: ScriptedModels):
     (run,), (other,) = launch_queued(), launch_queued()
     Task.objects.filter(key=f"smoke:{run.pk}").update(state="errored", error="gone")
 
-    assert run_lifecycle.close_finished_runs() >= 1
+    assert SmokeRun.objects.close_finished() >= 1
 
     run.refresh_from_db()
     assert (run.state, run.error) == ("failed", "gone")
     other.refresh_from_db()
     assert other.state == "queued"
-    run_lifecycle.cancel_runs([other.pk])
+    SmokeRun.objects.filter(pk=other.pk).cancel()
 
 
 @pytest.mark.parametrize("state", ["queued", "judging"])
@@ -336,7 +337,7 @@ def test_sweep_query_count_does_not_grow_with_runs(models: ScriptedModels, state
     for run in launched[1:]:
         SmokeRun.objects.filter(pk=run.pk).update(state="cancelled")
     for run in launched:
-        lifecycle.enqueue(
+        Task.objects.enqueue(
             [
                 TaskSpec(
                     judge_queue.KIND,
@@ -348,16 +349,16 @@ def test_sweep_query_count_does_not_grow_with_runs(models: ScriptedModels, state
         )
     SmokeRun.objects.filter(pk=launched[0].pk).update(state=state)
     with CaptureQueriesContext(connection) as of_one:
-        run_lifecycle.close_finished_runs()
+        SmokeRun.objects.close_finished()
 
     SmokeRun.objects.filter(pk__in=[run.pk for run in launched]).update(state=state)
     with CaptureQueriesContext(connection) as queries:
-        run_lifecycle.close_finished_runs()
+        SmokeRun.objects.close_finished()
 
     assert len(queries) == len(of_one)
     found = SmokeRun.objects.filter(pk__in=[run.pk for run in launched])
     assert set(found.values_list("state", flat=True)) == {state}
-    run_lifecycle.cancel_runs([run.pk for run in launched])
+    SmokeRun.objects.filter(pk__in=[run.pk for run in launched]).cancel()
 
 
 def test_persona_messages_swap_the_roles():

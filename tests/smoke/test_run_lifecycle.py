@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from database import retention
 from smoke import tasks
-from smoke.execution import run_lifecycle
 from smoke.models import SmokeMessage, SmokeRun
 from tasks.models import Task
 from tests.smoke.conftest import RunWorker, launch_queued
@@ -25,62 +25,62 @@ def scheduled(models: ScriptedModels, configure) -> None:
 
 
 def close(launched: list[SmokeRun]) -> None:
-    run_lifecycle.cancel_runs([run.pk for run in launched])
+    SmokeRun.objects.filter(pk__in=[run.pk for run in launched]).cancel()
 
 
 def test_scheduled_test_is_launched_when_due(scheduled: None):
-    assert run_lifecycle.launch_due(now=FOUR - SECOND) == []
+    assert tasks.launch_due(now=FOUR - SECOND) == []
 
-    launched = run_lifecycle.launch_due(now=FOUR + 20 * SECOND)
+    launched = tasks.launch_due(now=FOUR + 20 * SECOND)
 
     assert [(run.test, run.repetition) for run in launched] == [
         ("mine", 1),
         ("mine", 2),
     ]
     assert {run.origin for run in launched} == {"schedule"}
-    tasks = Task.objects.filter(key__in=[f"smoke:{run.pk}" for run in launched])
-    assert [task.state for task in tasks] == ["queued", "queued"]
+    rows = Task.objects.filter(key__in=[f"smoke:{run.pk}" for run in launched])
+    assert [task.state for task in rows] == ["queued", "queued"]
     close(launched)
 
 
 def test_parallel_sweeps_launch_a_test_once(
     scheduled: None, caplog: pytest.LogCaptureFixture
 ):
-    caplog.set_level("INFO", logger="smoke.execution.run_lifecycle")
+    caplog.set_level("INFO", logger="smoke.tasks")
     at = FOUR + timedelta(days=1)
-    launched = run_lifecycle.launch_due(now=at)
+    launched = tasks.launch_due(now=at)
     assert len(launched) == 2
-    assert run_lifecycle.launch_due(now=at) == []
-    assert run_lifecycle.launch_due(now=at + 30 * SECOND) == []
+    assert tasks.launch_due(now=at) == []
+    assert tasks.launch_due(now=at + 30 * SECOND) == []
     logged = [message for message in caplog.messages if "by its schedule" in message]
     assert logged == ["smoke test 'mine' launched by its schedule: 2 conversations"]
     close(launched)
-    again = run_lifecycle.launch_due(now=at + timedelta(days=1))
+    again = tasks.launch_due(now=at + timedelta(days=1))
     assert len(again) == 2
     assert {run.batch for run in again} != {run.batch for run in launched}
     close(again)
 
 
 def test_missed_schedule_time_is_skipped(scheduled: None):
-    late = FOUR + timedelta(days=3) + run_lifecycle.SCHEDULE_GRACE
-    assert run_lifecycle.launch_due(now=late) == []
+    late = FOUR + timedelta(days=3) + tasks.SCHEDULE_GRACE
+    assert tasks.launch_due(now=late) == []
 
 
 def test_disabled_tasks_launch_nothing(models: ScriptedModels, configure):
     configure(with_test(FIELDS).replace("tasks: {}", "tasks: {enabled: false}"))
     at = FOUR + timedelta(days=4)
-    assert run_lifecycle.launch_due(now=at) == []
+    assert tasks.launch_due(now=at) == []
     configure(with_test(FIELDS))
-    launched = run_lifecycle.launch_due(now=at)
+    launched = tasks.launch_due(now=at)
     assert len(launched) == 2
     close(launched)
 
 
 def test_schedule_uses_the_configured_time_zone(models: ScriptedModels, configure):
     configure(with_test(f"{FIELDS}\ntime_zone: Asia/Tokyo"))
-    assert run_lifecycle.launch_due(now=FOUR + timedelta(days=5)) == []
+    assert tasks.launch_due(now=FOUR + timedelta(days=5)) == []
     tokyo = FOUR + timedelta(days=5) - timedelta(hours=9)
-    launched = run_lifecycle.launch_due(now=tokyo)
+    launched = tasks.launch_due(now=tokyo)
     assert len(launched) == 2
     close(launched)
 
@@ -101,10 +101,10 @@ def test_old_runs_are_deleted(models: ScriptedModels, worker: RunWorker):
     waiting, *_ = launch_queued("judged")
     expired_at = datetime.now(UTC) - timedelta(days=31)
     SmokeRun.objects.filter(pk__in=[old.pk, waiting.pk]).update(created_at=expired_at)
-    run_lifecycle.cancel_runs([waiting.pk])
+    SmokeRun.objects.filter(pk=waiting.pk).cancel()
     SmokeRun.objects.filter(pk=waiting.pk).update(state="queued")
 
-    assert run_lifecycle.delete_expired() >= 1
+    assert retention.delete_expired(SmokeRun, datetime.now(UTC)) >= 1
 
     remaining = SmokeRun.objects.filter(pk__in=[old.pk, new.pk, waiting.pk])
     assert {run.pk for run in remaining} == {new.pk, waiting.pk}
@@ -121,9 +121,9 @@ def test_keep_days_of_a_test_is_respected(
     SmokeRun.objects.filter(pk=old.pk).update(
         created_at=datetime(2020, 1, 1, tzinfo=UTC)
     )
-    tasks.delete_expired()
+    retention.delete_expired(SmokeRun, datetime.now(UTC))
     assert SmokeRun.objects.filter(pk=old.pk).exists()
 
     configure(with_test("max_turns: 1\nkeep_days: 1"))
-    tasks.delete_expired()
+    retention.delete_expired(SmokeRun, datetime.now(UTC))
     assert not SmokeRun.objects.filter(pk=old.pk).exists()

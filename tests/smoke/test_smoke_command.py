@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 
@@ -19,11 +18,10 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from smoke.execution import run_lifecycle
 from smoke.models import SmokeRun
-from tasks.models import Task
-from tasks.queue import lifecycle, worker_notifier
-from tasks.worker import service
+from smoke.models.run_queries import SmokeRunQuerySet
+from tasks.models import OPEN, Task
+from tasks.worker import local_worker
 from testing.scripted_provider import FakeProvider
 from testing.wires import ScriptedAnswer
 from tests.judges.sample_judges import answer
@@ -36,12 +34,6 @@ pytestmark = pytest.mark.database
 UNKNOWN_RUN = "5f8b1c3e-7a52-4d0e-9b64-2c1f3e8a9d07"
 
 Configure = Callable[[str], None]
-
-
-@pytest.fixture(autouse=True)
-def _no_worker() -> Any:
-    yield
-    worker_notifier.use_notify(worker_notifier.send_message)
 
 
 def smoke(*words: str) -> tuple[str, str, int]:
@@ -164,7 +156,7 @@ def test_run_can_be_left_to_a_worker(models: ScriptedModels):
     assert code == 0
     assert "queued for a worker" in out
     assert run.state == "queued"
-    run_lifecycle.cancel_runs([run.pk])
+    SmokeRun.objects.filter(pk=run.pk).cancel()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +179,7 @@ def test_interrupt_cancels_every_run(
     err = StringIO()
 
     # The command does not wait for hanging runs.
-    monkeypatch.setattr(service, "DRAIN_SECONDS", TIMEOUT_SECONDS)
+    monkeypatch.setattr(local_worker, "DRAIN_SECONDS", TIMEOUT_SECONDS)
     began = time.monotonic()
     with pytest.raises(CommandError) as caught:
         call_command("smoke", "run", *words, stdout=InterruptedOutput(at), stderr=err)
@@ -196,9 +188,7 @@ def test_interrupt_cancels_every_run(
     assert str(caught.value).startswith(
         f"interrupted: {remaining} conversations cancelled; `smoke list --runs`"
     )
-    assert (
-        not Task.objects.exclude(pk__in=tasks).filter(state__in=lifecycle.OPEN).exists()
-    )
+    assert not Task.objects.exclude(pk__in=tasks).filter(state__in=OPEN).exists()
     assert time.monotonic() - began < TIMEOUT_SECONDS
 
 
@@ -206,7 +196,7 @@ def test_interrupt_before_the_first_launch_says_so(models: ScriptedModels, monke
     def interrupted(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_lifecycle, "launch_test", interrupted)
+    monkeypatch.setattr(SmokeRunQuerySet, "launch", interrupted)
     _, err, code = smoke("run", "plums")
     assert (err, code) == ("interrupted: no conversation was launched", 130)
 
@@ -365,7 +355,5 @@ def test_program_exits_with_130_when_interrupted(
     # After what tasks say that had begun by then.
     output = err.splitlines()[-1]
     assert re.fullmatch(r"CommandError: interrupted: . of . .* shows them", output), err
-    remaining = SmokeRun.objects.filter(state__in=run_lifecycle.OPEN).values_list(
-        "pk", flat=True
-    )
+    remaining = SmokeRun.objects.filter(state__in=OPEN).values_list("pk", flat=True)
     assert set(remaining) <= existing

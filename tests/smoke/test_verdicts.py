@@ -7,12 +7,14 @@ import pytest
 from judges.models import Score
 from judges.runs import judge_queue
 from smoke.config import Expectations
-from smoke.evaluation import expectations, tool_call_log, verdicts
+from smoke.evaluation import expectations, tool_call_log
 from smoke.evaluation.expectations import RunResult, ScoreMean
-from smoke.execution import run_lifecycle
+from smoke.execution import dialogue_storage
+from smoke.models import SmokeRun
+from smoke.models.runs import SCORES_SECONDS
 from smoke.reports import terminal
-from tasks.queue import lifecycle
-from tasks.queue.lifecycle import TaskSpec
+from tasks.models import Task
+from tasks.queue.task_spec import TaskSpec
 from testing.wires import ScriptedAnswer
 from tests.judges.sample_judges import answer
 from tests.smoke.conftest import RunWorker, launch_queued
@@ -169,9 +171,9 @@ def test_score_wait_is_limited(models: ScriptedModels, worker: RunWorker):
         return run.state == "judging"
 
     wait_until(is_judging)
-    assert not verdicts.close_if_judged(run.pk)
-    late = datetime.now(UTC) + timedelta(seconds=verdicts.SCORES_SECONDS + 1)
-    assert verdicts.close_if_judged(run.pk, now=late)
+    assert not run.close_if_judged()
+    late = datetime.now(UTC) + timedelta(seconds=SCORES_SECONDS + 1)
+    assert run.close_if_judged(late)
     run.refresh_from_db()
     assert (run.state, run.verdict) == ("done", "failed")
     assert run.failures == [
@@ -186,7 +188,7 @@ def test_sweep_closes_judged_runs(models: ScriptedModels, worker: RunWorker):
     worker.check_queue()
 
     def is_closed() -> bool:
-        run_lifecycle.close_finished_runs()
+        SmokeRun.objects.close_finished()
         run.refresh_from_db()
         return run.verdict == "passed"
 
@@ -220,13 +222,13 @@ expect:
 def test_score_is_awaited_only_while_its_task_is_open(models: ScriptedModels):
     (run,) = launch_queued()
     draft = TaskSpec(judge_queue.KIND, run.user_id, "assistant", delay_seconds=3600)
-    (task,) = lifecycle.enqueue([draft])
-    started = run_lifecycle.begin_run(run.pk, 1)
-    run_lifecycle.end_dialogue(started, "max_turns")
-    assert not verdicts.close_if_judged(run.pk)
-    lifecycle.cancel(task.pk)
-    assert verdicts.close_if_judged(run.pk)
-    run_lifecycle.cancel_runs([run.pk])
+    (task,) = Task.objects.enqueue([draft])
+    started = dialogue_storage.begin_run(run.pk, 1)
+    dialogue_storage.end_dialogue(started, "max_turns")
+    assert not run.close_if_judged()
+    task.cancel()
+    assert run.close_if_judged()
+    SmokeRun.objects.filter(pk=run.pk).cancel()
 
 
 def test_tool_is_found_at_every_depth():

@@ -5,7 +5,7 @@ import re
 import httpx2
 import pytest
 
-from studio.security import accounts, roles
+from access.authentication import accounts, roles
 from tests.conftest import CONFIG
 
 TWO_PEOPLE = (
@@ -33,8 +33,8 @@ class Browser:
             base_url=url, timeout=60, verify=False, headers=headers, auth=auth
         )
 
-    def get(self, path: str):
-        return self.http.get(path)
+    def get(self, path: str, **options):
+        return self.http.get(path, **options)
 
     def submit(self, path: str, fields: dict, *, form_page: str | None = None):
         """Send the form of a page with its CSRF token."""

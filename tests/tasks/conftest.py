@@ -1,7 +1,8 @@
 """A worker's runner in the process of the tests."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future
 
 import pytest
 
@@ -9,38 +10,66 @@ from access.users import identity
 from core.ids import UserId
 from providers import sync_bridge
 from tasks.models import Task
-from tasks.queue import lifecycle
-from tasks.queue.lifecycle import TaskSpec
-from tasks.worker.runner import TaskRunner
+from tasks.queue.task_spec import TaskSpec
+from tasks.worker.executor import TaskExecutor
 
 TIMEOUT_SECONDS = 60
 """Time limit of steps that are immediate on an idle machine."""
 
 
 class RunnerHarness:
-    """A task runner, with helpers that wait for tasks."""
+    """A worker's executor, which receives its permits without a broker."""
 
-    def __init__(self, runner: TaskRunner) -> None:
-        self._runner = runner
+    def __init__(
+        self,
+        users: Collection[UserId],
+        *,
+        slots: int = 4,
+        kinds: Collection[str] = ("agent", "judge", "shadow", "smoke"),
+    ) -> None:
+        self.slots = slots
+        self._kinds = kinds
+        self.executor = TaskExecutor(
+            self._run_next, limit=lambda group: self.slots, users=users
+        )
+        self._permits: list[Future[None]] = []
+
+    def _run_next(self, kind: str) -> None:
+        self._permits.append(sync_bridge.start(self._run_all(kind)))
+
+    async def _run_all(self, kind: str) -> None:
+        for name in await self.executor.run_next(kind):
+            self._run_next(name)
 
     def check_queue(self) -> None:
-        sync_bridge.run_sync(self._check_queue(), timeout_seconds=TIMEOUT_SECONDS)
+        """Publish a permit of each kind."""
+        for kind in self._kinds:
+            self._run_next(kind)
 
-    async def _check_queue(self) -> None:
-        self._runner.check_queue()
+    def stop(self) -> None:
+        sync_bridge.run_sync(self.executor.stop(2), timeout_seconds=TIMEOUT_SECONDS)
+        for permit in self._permits:
+            permit.result(TIMEOUT_SECONDS)
 
     @property
     def is_idle(self) -> bool:
-        return not self._runner._running
+        return self.executor.is_idle
 
     def run_task(self, spec: TaskSpec) -> Task:
         """Enqueue a task, and return its row once it has ended."""
-        (task,) = lifecycle.enqueue([spec])
+        (task,) = Task.objects.enqueue([spec])
         self.check_queue()
         return self.wait_for_end(task)
 
     def wait_for_end(self, task: Task) -> Task:
-        return wait_for(task, lambda row: row.finished_at is not None)
+        """Return a task's row once it has ended, its retries included."""
+
+        def has_ended(row: Task) -> bool:
+            if row.state == "queued":
+                self.check_queue()
+            return row.finished_at is not None
+
+        return wait_for(task, has_ended)
 
 
 def wait_for(task: Task, condition: Callable[[Task], bool]) -> Task:
@@ -65,12 +94,9 @@ def task_runner(
 
     Its parameter, if any, is the number of slots.
     """
-    slots = getattr(request, "param", 4)
-    runner = TaskRunner(lambda: slots, users=[user_id])
-    running = sync_bridge.start(runner.run())
-    yield RunnerHarness(runner)
-    sync_bridge.run_sync(runner.stop(2), timeout_seconds=TIMEOUT_SECONDS)
-    running.result(TIMEOUT_SECONDS)
+    harness = RunnerHarness([user_id], slots=getattr(request, "param", 4))
+    yield harness
+    harness.stop()
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from django.core.management import CommandError, call_command
 from access.models import AuditEntry
 from core.ids import UserId
 from tasks.models import Task
-from tasks.queue import lifecycle
-from tasks.queue.lifecycle import TaskSpec
+from tasks.queue.task_spec import TaskSpec
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -23,7 +22,7 @@ def run(*arguments: str, remark: str = "") -> str:
 
 
 def add_task(user_id: UserId, state: str = "queued", /, **fields) -> Task:
-    (task,) = lifecycle.enqueue(
+    (task,) = Task.objects.enqueue(
         [TaskSpec("agent", user_id, "assistant", "Find  out.\nNow.")]
     )
     if state != "queued":
@@ -44,7 +43,7 @@ def test_tasks_are_listed_newest_first(user, user_id):
 
 
 def test_internal_tasks_are_listed(user, user_id):
-    lifecycle.enqueue([TaskSpec("judge", user_id, "assistant")])
+    Task.objects.enqueue([TaskSpec("judge", user_id, "assistant")])
     [line] = run("list", "--user", user, "--kind", "judge").splitlines()
     assert "judge" in line
     output = json.loads(run("list", "--user", user, "--json"))
@@ -76,7 +75,7 @@ def test_failed_task_is_requeued(user_id):
 
 
 def test_all_failed_tasks_of_a_kind_are_requeued(user_id):
-    (task,) = lifecycle.enqueue([TaskSpec("smoke", user_id, "assistant")])
+    (task,) = Task.objects.enqueue([TaskSpec("smoke", user_id, "assistant")])
     Task.objects.filter(pk=task.pk).update(state="errored")
     run("retry", "--kind", "smoke")
     task.refresh_from_db()

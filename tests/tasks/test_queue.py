@@ -18,33 +18,33 @@ from django.db import connection
 
 from config import live
 from core.ids import UserId
-from tasks.models import Task
+from database import retention
+from tasks.errors import LeaseLost
+from tasks.models import Task, claiming, queryset
 from tasks.queue import (
-    claim,
     lease_recovery,
-    lifecycle,
-    retention,
     worker_identity,
 )
-from tasks.queue.lifecycle import TaskSpec
+from tasks.queue.task_spec import TaskSpec
 from tests.conftest import CONFIG
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("server")]
 
 NOW = datetime.now(UTC)
-LATER = NOW + timedelta(seconds=lifecycle.LEASE_SECONDS + 1)
+LATER = NOW + timedelta(seconds=claiming.LEASE_SECONDS + 1)
 
 
 def add(user_id: UserId, *specs: TaskSpec) -> list[Task]:
-    return lifecycle.enqueue(
+    return Task.objects.enqueue(
         specs or [TaskSpec("agent", user_id, "assistant", "x")], now=NOW
     )
 
 
 def claim_for(user_id: UserId, limit: int = 10, **options):
-    return claim.claim_tasks(
-        limit, ["agent"], users=[user_id], **{"now": NOW, **options}
-    )
+    """Claim up to `limit` tasks of the user."""
+    options = {"users": [user_id], "now": NOW, **options}
+    claimed = (Task.objects.claim("agent", **options) for _ in range(limit))
+    return [task for task in claimed if task is not None]
 
 
 def state(task: Task) -> tuple[str, str]:
@@ -60,7 +60,7 @@ def spec(user_id: UserId, prompt: str, **fields) -> TaskSpec:
 
 
 def test_highest_priority_then_oldest_comes_first(user_id):
-    lifecycle.enqueue([spec(user_id, "old")], now=NOW - timedelta(seconds=9))
+    Task.objects.enqueue([spec(user_id, "old")], now=NOW - timedelta(seconds=9))
     add(user_id, spec(user_id, "new"), spec(user_id, "urgent", priority=1))
     add(user_id, spec(user_id, "later", priority=9, delay_seconds=60))
     claimed = [work.prompt for limit in (1, 9) for work in claim_for(user_id, limit)]
@@ -83,9 +83,7 @@ class TestFairness:
         return UserId(uuid.uuid4())
 
     def prompts(self, limit: int, *users: UserId, **more) -> list[str]:
-        claimed = claim.claim_tasks(
-            limit, ["agent"], users=users, **{"now": NOW, **more}
-        )
+        claimed = claim_for(users[0], limit, users=users, **more)
         return [work.prompt for work in claimed]
 
     def add_many(
@@ -94,10 +92,10 @@ class TestFairness:
         more = {"priority": self.priority, **more}
         specs = [spec(user_id, f"{name}{n}", **more) for n in range(count)]
         self.at += timedelta(milliseconds=1)
-        lifecycle.enqueue(specs, now=self.at)
+        Task.objects.enqueue(specs, now=self.at)
 
     def add_one(self, user_id: UserId, prompt: str, now: datetime) -> None:
-        lifecycle.enqueue([spec(user_id, prompt, priority=self.priority)], now=now)
+        Task.objects.enqueue([spec(user_id, prompt, priority=self.priority)], now=now)
 
     def test_users_are_served_round_robin(self, user_id, other):
         self.add_many(user_id)
@@ -145,8 +143,8 @@ class TestFairness:
     def test_retried_task_keeps_its_round(self, user_id, other):
         self.add_many(user_id, 4, max_failures=2)
         for work in claim_for(user_id):
-            lifecycle.record_failure(work, OSError())
-        later = datetime.now(UTC) + timedelta(seconds=lifecycle.MIN_BACKOFF_SECONDS)
+            work.fail(OSError())
+        later = datetime.now(UTC) + timedelta(seconds=2)
         self.add_one(other, "b", later)
         claimed = self.prompts(9, user_id, other, now=later)
         assert claimed == ["a0", "a1", "b", "a2", "a3"]
@@ -154,9 +152,9 @@ class TestFairness:
     def test_requeued_task_keeps_its_round(self, user_id, other):
         self.add_many(user_id, 4)
         for work in claim_for(user_id):
-            lifecycle.record_failure(work, OSError())
+            work.fail(OSError())
         own = Task.objects.filter(user_id=user_id)
-        assert lifecycle.requeue(own.values_list("pk", flat=True)) == 4
+        assert own.requeue() == 4
         later = datetime.now(UTC)
         self.add_one(other, "b", later)
         claimed = self.prompts(9, user_id, other, now=later)
@@ -192,33 +190,33 @@ def test_duplicate_key_is_added_once(user_id):
 
 def test_lost_task_is_restarted_three_times(user_id):
     (task,) = add(user_id)
-    for number in range(1 + lifecycle.MAX_INTERRUPTIONS):
+    for number in range(1 + claiming.MAX_INTERRUPTIONS):
         now = NOW + number * (LATER - NOW)
         (work,) = claim_for(user_id, now=now)
         assert work.attempts == number + 1
         assert claim_for(user_id, now=now) == []
     now += LATER - NOW
     assert claim_for(user_id, now=now) == []
-    lifecycle.close_abandoned(now=now)
-    assert state(task) == ("errored", lifecycle.INTERRUPTED)
+    Task.objects.close_abandoned(now=now)
+    assert state(task) == ("errored", queryset.INTERRUPTED)
 
 
 def test_lost_run_once_task_is_not_restarted(user_id):
     (task,) = add(user_id)
     claim_for(user_id)
-    assert claim_for(user_id, now=LATER, once=["agent"]) == []
-    lifecycle.close_abandoned(now=LATER)
+    assert claim_for(user_id, now=LATER, reruns=False) == []
+    Task.objects.close_abandoned(now=LATER)
     assert state(task)[0] == "running"
-    lifecycle.close_abandoned(now=LATER, once=["agent"])
-    assert state(task) == ("errored", lifecycle.INTERRUPTED)
+    Task.objects.close_abandoned(now=LATER, once=["agent"])
+    assert state(task) == ("errored", queryset.INTERRUPTED)
 
 
 def test_lost_cancelled_task_is_cancelled(user_id):
     (task,) = add(user_id)
     claim_for(user_id)
-    lifecycle.cancel(task.pk)
+    task.cancel()
     assert claim_for(user_id, now=LATER) == []
-    lifecycle.close_abandoned(now=LATER)
+    Task.objects.close_abandoned(now=LATER)
     assert state(task)[0] == "cancelled"
 
 
@@ -226,13 +224,13 @@ def test_worker_without_the_lease_cannot_close_the_task(user_id):
     (task,) = add(user_id)
     (before,) = claim_for(user_id)
     (work,) = claim_for(user_id, now=LATER)
-    with pytest.raises(lifecycle.LeaseLost):
-        lifecycle.complete_with(before, "old")
-    lifecycle.record_failure(before, ValueError())
-    lifecycle.release_leases([before])
-    assert lifecycle.cancelled_ids([before]) == {task.pk}
-    assert lifecycle.cancelled_ids([work]) == set()
-    lifecycle.complete_with(work, "new")
+    with pytest.raises(LeaseLost):
+        before.complete("old")
+    before.fail(ValueError())
+    before.release()
+    assert Task.objects.stopped_ids([before]) == {task.pk}
+    assert Task.objects.stopped_ids([work]) == set()
+    work.complete("new")
     task.refresh_from_db()
     assert (task.state, task.result) == ("done", "new")
 
@@ -240,7 +238,7 @@ def test_worker_without_the_lease_cannot_close_the_task(user_id):
 def test_extended_lease_does_not_expire(user_id):
     add(user_id)
     (work,) = claim_for(user_id)
-    lifecycle.extend_leases([work], now=LATER)
+    Task.objects.extend_leases([work], now=LATER)
     assert claim_for(user_id, now=LATER) == []
 
 
@@ -259,7 +257,7 @@ def test_tasks_of_a_dead_local_worker_are_taken_at_once(user_id, dead_worker):
     (task,) = add(user_id)
     claim_for(user_id)
     Task.objects.filter(pk=task.pk).update(worker=dead_worker)
-    assert lifecycle.expire_dead_leases(now=NOW) >= 1
+    assert Task.objects.expire_dead_leases(now=NOW) >= 1
     (work,) = claim_for(user_id)
     assert (work.id, work.attempts) == (task.pk, 2)
 
@@ -270,7 +268,7 @@ def test_lost_run_once_tasks_fail_at_once(user_id, dead_worker, configure):
     claim_for(user_id)
     Task.objects.filter(pk=task.pk).update(worker=dead_worker)
     lease_recovery.recover_leases()
-    assert state(task) == ("errored", lifecycle.INTERRUPTED)
+    assert state(task) == ("errored", queryset.INTERRUPTED)
 
 
 def test_only_dead_local_workers_are_reported(dead_worker):
@@ -308,24 +306,22 @@ def after_next_write(function: Callable[[], None]) -> Iterator[None]:
 def test_task_released_during_cancellation_is_cancelled(user_id):
     (task,) = add(user_id)
     (work,) = claim_for(user_id)
-    with after_next_write(lambda: lifecycle.release_leases([work])):
-        lifecycle.cancel(task.pk)
+    with after_next_write(lambda: work.release()):
+        task.cancel()
     assert state(task)[0] == "cancelled"
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(lambda work: lifecycle.release_leases([work]), id="requeued"),
-        pytest.param(
-            lambda work: lifecycle.record_failure(work, OSError()), id="retried"
-        ),
+        pytest.param(lambda work: work.release(), id="requeued"),
+        pytest.param(lambda work: work.fail(OSError()), id="retried"),
     ],
 )
 def test_task_cancelled_during_failure_is_not_restarted(user_id, change):
     (task,) = add(user_id, spec(user_id, "x", max_failures=2))
     (work,) = claim_for(user_id)
-    with after_next_write(lambda: lifecycle.cancel(task.pk)):
+    with after_next_write(lambda: task.cancel()):
         change(work)
     assert state(task)[0] == "cancelled"
 
@@ -333,9 +329,18 @@ def test_task_cancelled_during_failure_is_not_restarted(user_id, change):
 def test_cancelled_task_that_fails_is_cancelled(user_id):
     (task,) = add(user_id)
     (work,) = claim_for(user_id)
-    lifecycle.cancel(task.pk)
-    lifecycle.record_failure(work, OSError())
+    task.cancel()
+    work.fail(OSError())
     assert state(task) == ("cancelled", "")
+
+
+def test_claim_reports_whether_more_tasks_are_due(user_id):
+    kind = uuid.uuid4().hex[:16]
+    specs = [TaskSpec(kind, user_id, "assistant", delay_seconds=at) for at in (0, 0, 9)]
+    Task.objects.enqueue(specs)
+    claims = [Task.objects.claim(kind) for _ in range(2)]
+    assert [claim is not None and claim.has_more for claim in claims] == [True, False]
+    Task.objects.of_user(user_id).delete()
 
 
 # Retention.
@@ -348,7 +353,7 @@ def test_ended_tasks_are_deleted_after_keep_days(user_id, configure):
     Task.objects.filter(pk__in=[old.pk, open_.pk]).update(created_at=long_ago)
     Task.objects.filter(pk=old.pk).update(state="done", finished_at=long_ago)
     Task.objects.filter(pk=new.pk).update(state="done", finished_at=NOW)
-    assert retention.delete_expired(NOW) >= 1
+    assert retention.delete_expired(Task, NOW) >= 1
     remaining = Task.objects.filter(user_id=user_id).values_list("pk", flat=True)
     assert set(remaining) == {open_.pk, new.pk}
 
@@ -356,4 +361,4 @@ def test_ended_tasks_are_deleted_after_keep_days(user_id, configure):
 def test_tasks_may_be_kept_forever(user_id, configure):
     configure(CONFIG + "\ntasks: {keep_days: null}\n")
     assert live.current()
-    assert retention.delete_expired(NOW + timedelta(days=9_999)) == 0
+    assert retention.delete_expired(Task, NOW + timedelta(days=9_999)) == 0

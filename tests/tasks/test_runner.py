@@ -11,11 +11,9 @@ from core.ids import UserId, new_turn_id
 from judges.runs import judge_queue
 from judges.scoring import judge_context
 from memory.models import StoredMessage
-from tasks.models import Task
-from tasks.queue import lifecycle
-from tasks.queue.claimed_task import ClaimedTask
-from tasks.queue.lifecycle import TaskSpec
-from tasks.worker import runner
+from tasks.models import Task, TaskQuerySet
+from tasks.queue.task_spec import TaskSpec
+from tasks.worker import executor
 from telemetry.models import Turn
 from testing.scripted_provider import FakeProvider
 from testing.wires import ScriptedAnswer
@@ -53,7 +51,9 @@ def test_task_with_a_lost_lease_stores_nothing(
     task_runner: RunnerHarness, fake: FakeProvider, user_id: UserId
 ):
     fake.hang("headers")
-    (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "How is it?")])
+    (task,) = Task.objects.enqueue(
+        [TaskSpec("agent", user_id, "assistant", "How is it?")]
+    )
     task_runner.check_queue()
     fake.wait(lambda: bool(fake.requests))
 
@@ -96,7 +96,7 @@ def test_hanging_judges_do_not_block_tasks(
         )
         for _ in range(4)
     ]
-    lifecycle.enqueue([draft for each in drafts for draft in each])
+    Task.objects.enqueue([draft for each in drafts for draft in each])
     task_runner.check_queue()
     slots = request.node.callspec.params["task_runner"]
     limit = max(slots - 1, 1)
@@ -121,17 +121,17 @@ def beats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
 
     def record_calls(name: str) -> None:
-        function = getattr(lifecycle, name)
+        function = getattr(TaskQuerySet, name)
 
-        def record(tasks: Collection[ClaimedTask]) -> object:
+        def record(rows: TaskQuerySet, tasks: Collection[Task]) -> object:
             calls.append(name)
-            return function(tasks)
+            return function(rows, tasks)
 
-        monkeypatch.setattr(lifecycle, name, record)
+        monkeypatch.setattr(TaskQuerySet, name, record)
 
     record_calls("extend_leases")
-    record_calls("cancelled_ids")
-    monkeypatch.setattr(runner, "HEARTBEAT_SECONDS", 0.005)
+    record_calls("stopped_ids")
+    monkeypatch.setattr(executor, "HEARTBEAT_SECONDS", 0.005)
     return calls
 
 
@@ -139,14 +139,16 @@ def test_leases_are_extended_and_cancellation_is_seen_at_once(
     beats: list[str], task_runner: RunnerHarness, fake: FakeProvider, user_id: UserId
 ):
     fake.hang("headers")
-    (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "How is it?")])
+    (task,) = Task.objects.enqueue(
+        [TaskSpec("agent", user_id, "assistant", "How is it?")]
+    )
     task_runner.check_queue()
     running = wait_for(task, lambda row: row.state == "running")
     extended = wait_for(task, lambda row: row.due_at > running.due_at)
     wait_until(lambda: beats.count("extend_leases") >= 3)
     first, second = [n for n, name in enumerate(beats) if name == "extend_leases"][:2]
-    assert second - first == 1 + runner.HEARTBEATS_PER_LEASE
+    assert second - first == 1 + executor.HEARTBEATS_PER_LEASE
     assert (extended.state, extended.attempts) == ("running", 1)
 
-    lifecycle.cancel(task.pk)
+    task.cancel()
     assert task_runner.wait_for_end(task).state == "cancelled"

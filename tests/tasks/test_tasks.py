@@ -35,11 +35,11 @@ def test_database_outage_is_logged_in_one_line(
         raise error
 
     monkeypatch.setattr(lease_recovery, "recover_leases", fail)
-    app.tasks["tasks.tasks.sweep"].apply()
+    app.tasks["tasks.tasks.recover"].apply()
     records = [record for record in caplog.records if record.levelname != "INFO"]
     assert [bool(record.exc_info) for record in records] == [has_traceback]
     if not has_traceback:
         (line,) = records
         assert line.getMessage() == (
-            "tasks.tasks.sweep skipped: database unavailable: gone"
+            "tasks.tasks.recover skipped: database unavailable: gone"
         )

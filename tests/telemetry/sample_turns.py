@@ -26,7 +26,7 @@ def model_call(agent: str = "assistant", **fields: Any) -> ModelCall:
         "cost_micro_usd": 125,
         **fields,
     }
-    return ModelCall(agent, "openai", "gpt-test", **given)
+    return ModelCall(agent, **{"provider": "openai", "model": "gpt-test", **given})
 
 
 def tool_call(name: str = "add", *calls: Call, **fields: Any) -> TracedToolCall:

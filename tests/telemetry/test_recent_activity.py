@@ -51,12 +51,12 @@ def test_summary_counts_turns_users_tokens_and_errors():
     found = summarize()
     assert (found.turns, found.users, found.errors, found.cancelled) == (3, 2, 1, 1)
     assert (found.input_tokens, found.output_tokens, found.tokens) == (300, 30, 330)
-    assert found.error_rate == pytest.approx(1 / 3)
+    assert found.share_of_errors() == pytest.approx(1 / 3)
 
 
 def test_summary_without_turns_is_zero():
     found = summarize()
-    assert (found.turns, found.users, found.error_rate) == (0, 0, None)
+    assert (found.turns, found.users, found.share_of_errors()) == (0, 0, None)
     assert (found.p50_seconds, found.agents) == (None, [])
     assert len(found.hours) == 25
     assert {hour.turns for hour in found.hours} == {0}

@@ -9,11 +9,12 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
 from access.users import identity
+from core import ids
 from core.events import Usage
 from core.ids import UserId
 from core.trace import Attempt
-from telemetry.presentation import turn_ids, turn_serializers
-from telemetry.storage import turn_store
+from telemetry.models import Turn
+from telemetry.schemas import StudioTurn
 from tests.telemetry.sample_turns import (
     NOON,
     SECOND,
@@ -90,10 +91,10 @@ def test_blank_user_is_refused():
 
 
 def test_missing_tables_error_names_the_migration_command(monkeypatch):
-    def fail(**_):
+    def fail(*_):
         raise OperationalError("no such table: telemetry_turn")
 
-    monkeypatch.setattr(turn_store, "page_turns", fail)
+    monkeypatch.setattr(Turn.objects._queryset_class, "read_page", fail)
     with pytest.raises(CommandError, match=r"manage\.py migrate"):
         run("turns")
 
@@ -158,7 +159,7 @@ def test_every_attempt_is_printed():
     turn = store_turn(model_call(attempts=attempts))
     assert run("turn", str(turn.turn_id))[-4:] == [
         "    openai/gpt-test  0.50 s  100 in / 20 out  $0.000125  stop",
-        "        attempt 1 at east  0.10 s  429: slow down [2J",
+        "        attempt 1 at east  0.10 s  429: slow down\\x1b[2J",
         "        attempt 2  0.20 s  no answer",
         "        attempt 3 at west  0.30 s  ok",
     ]
@@ -183,7 +184,7 @@ def test_texts_are_truncated_and_control_characters_escaped():
 def test_turn_is_available_as_json():
     turn = store_turn(tool_call(result="x" * 1000), model_call(usage=Usage(1, 2)))
     printed = "\n".join(run("turn", str(turn.turn_id), "--json"))
-    assert json.loads(printed) == turn_serializers.serialize_turn(turn)
+    assert json.loads(printed) == StudioTurn.serialize(turn)
 
 
 def test_invalid_turn_id_is_refused():
@@ -203,7 +204,7 @@ ID = uuid.UUID("5f0cb7a4-27b6-4e0a-9a55-0ab6c9d0b3e1")
     "text", [str(ID), ID.hex, f"chatcmpl-{ID.hex}", f"chatcmpl-{ID}", ID.hex.upper()]
 )
 def test_turn_id_is_parsed(text):
-    assert turn_ids.parse_turn_id(text) == ID
+    assert ids.parse_turn_id(text) == ID
 
 
 @pytest.mark.parametrize(
@@ -222,4 +223,4 @@ def test_turn_id_is_parsed(text):
     ],
 )
 def test_invalid_turn_id_is_none(text):
-    assert turn_ids.parse_turn_id(text) is None
+    assert ids.parse_turn_id(text) is None

@@ -5,7 +5,9 @@ import uuid
 import pytest
 
 from core.ids import UserId
-from telemetry.presentation import terminal, turn_serializers
+from telemetry.models import Turn
+from telemetry.presentation import terminal
+from telemetry.schemas import TurnSummary
 from telemetry.storage import turn_store
 from tests.telemetry.sample_turns import make_record, model_call, store_turn
 
@@ -22,8 +24,8 @@ def test_origin_and_experiment_are_stored(owner):
     plain = store_turn(model_call(), user_id=owner)
     for each in (stored, plain):
         found = turn_store.load_record(each.turn_id)
-        assert (found.experiment, found.origin) == (each.experiment, each.origin)
-    listed, _ = turn_store.page_turns(user_id=owner, experiment="helper")
+        assert (found.experiment or "", found.origin) == (each.experiment, each.origin)
+    listed = Turn.objects.filter(user_id=owner, experiment="helper")
     assert [turn.turn_id for turn in listed] == [stored.turn_id]
 
 
@@ -36,19 +38,19 @@ def test_users_see_their_turns_and_no_shadow_runs(owner):
         origin for origin in turn_ids if turn_store.load_record(turn_ids[origin], owner)
     }
     assert visible == {"chat", "task"}
-    listed, _ = turn_store.page_turns(user_id=owner, origins=turn_store.USER_ORIGINS)
+    listed = Turn.objects.filter(user_id=owner).started_by_users()
     assert {turn.turn_id for turn in listed} == {turn_ids["chat"], turn_ids["task"]}
     assert turn_store.load_record(turn_ids["shadow"]) is not None
 
 
 def test_variant_is_shown_with_its_experiment():
-    result = turn_serializers.serialize_summary(make_record(experiment="helper"))
+    result = TurnSummary.serialize(make_record(experiment="helper"))
     assert (result["agent"], result["experiment"], result["variant"]) == (
         "assistant",
         "helper",
         "assistant",
     )
-    assert turn_serializers.serialize_summary(make_record())["variant"] is None
+    assert TurnSummary.serialize(make_record())["variant"] is None
     line = next(terminal.turn_tree(make_record(experiment="helper", origin="shadow")))
     assert "assistant of helper [shadow]" in line
     assert "  assistant  ok" in next(terminal.turn_tree(make_record()))

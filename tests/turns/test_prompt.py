@@ -33,12 +33,18 @@ def test_system_messages_are_excluded_from_the_conversation():
     assert prompt.conversation(sent) == [user("a")]
 
 
-@pytest.mark.parametrize(
-    "sent", [[user("a"), assistant("b")], [Message("system", "x")], []]
-)
-def test_messages_without_a_question_are_refused(sent):
+def test_reply_at_the_end_does_not_continue_a_stored_conversation():
     with pytest.raises(MessagesInvalid, match="must end with a user message"):
-        prompt.new_messages(sent)
+        prompt.check_new([], [user("a"), assistant("b")])
+    prompt.check_new([], [Message("system", "x")])
+
+
+def test_oldest_messages_are_left_out():
+    messages = [user("a"), assistant("b"), Message("system", "s"), user("c"), user("d")]
+    kept = prompt.without_oldest(messages, lambda each: len(each) <= 3)
+    assert [message.text for message in kept] == ["s", "c", "d"]
+    kept = prompt.without_oldest(messages, lambda each: False)
+    assert [message.text for message in kept] == ["s", "d"]
 
 
 def test_agents_system_message_comes_first_and_once():

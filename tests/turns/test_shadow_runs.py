@@ -15,7 +15,6 @@ from judges.models import Score
 from memory.models import StoredMessage as MessageRow
 from providers import sync_bridge
 from tasks.models import Task
-from tasks.queue import lifecycle
 from telemetry.models import Turn
 from telemetry.storage import turn_store
 from testing.wires import ScriptedAnswer
@@ -257,7 +256,7 @@ def test_failed_shadow_run_is_recorded(worker, client, fake, user):
     assert task.payload == {"experiment": "trial"}
     assert messages_of(user)[-1] == ("assistant", "gpt-calm says so.")
     # No copy of the messages is kept, so a retry has nothing to run.
-    assert lifecycle.requeue([task.pk]) == 1
+    assert Task.objects.filter(pk=task.pk).requeue() == 1
     worker.check_queue()
     assert worker.wait_for_end(task).result == "the messages of the turn are deleted"
 
@@ -286,7 +285,7 @@ def test_shadow_runs_are_hidden_from_users(worker, configure, client, user, runn
     ask(client, user, "First?", agent="trial")
     wait_for_shadow_run(worker, user)
     owner = identity.derive_user_id(user)
-    listed, _ = turn_store.page_turns(user_id=owner, origins=turn_store.USER_ORIGINS)
+    listed = Turn.objects.filter(user_id=owner).started_by_users()
     assert [turn.agent for turn in listed] == ["calm"]
     [shadow] = turns_of(user, origin="shadow")
     assert turn_store.load_record(shadow.pk, owner) is None

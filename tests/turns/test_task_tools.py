@@ -9,10 +9,9 @@ import pytest
 from access.tokens import api_tokens
 from access.users import identity
 from core.ids import UserId
-from memory.models import ExtractionJob, StoredMessage
+from memory.models import StoredMessage
 from tasks.models import Task
-from tasks.queue import lifecycle
-from tasks.queue.lifecycle import TaskSpec
+from tasks.queue.task_spec import TaskSpec
 from telemetry.models import ToolCall
 from testing.scripted_provider import FakeProvider
 from tests.access.actors import ADA
@@ -37,7 +36,9 @@ def answer(body: Any) -> Any:
 
 
 def tasks_of(user: str) -> list[Task]:
-    rows = Task.objects.filter(user_id=identity.derive_user_id(user))
+    rows = Task.objects.without_extractions().filter(
+        user_id=identity.derive_user_id(user)
+    )
     return list(rows.order_by("created_at"))
 
 
@@ -153,8 +154,8 @@ def test_dispatch_hides_agents_forbidden_to_the_token(
 def test_agent_sees_only_tasks_of_its_user(chat, fake, user):
     own, others = identity.derive_user_id(user), identity.derive_user_id(f"{user}-b")
     for owner, prompt in ((others, "theirs"), (own, "first"), (own, "p" * 300)):
-        lifecycle.enqueue([TaskSpec("agent", owner, "tuned", prompt)])
-    lifecycle.enqueue([TaskSpec("judge", own, "tuned", "not theirs to see")])
+        Task.objects.enqueue([TaskSpec("agent", owner, "tuned", prompt)])
+    Task.objects.enqueue([TaskSpec("judge", own, "tuned", "not theirs to see")])
     Task.objects.filter(user_id=own, prompt="first").update(
         state="done", result="Found."
     )
@@ -186,8 +187,9 @@ def test_dispatched_task_has_its_own_thread(
     apart = stored.exclude(thread__name="").order_by("position")
     assert [row.text for row in apart] == ["Find out.", "Found."]
     assert apart[0].thread.name == f"task-{task.pk}"
-    jobs = ExtractionJob.objects.filter(user_id=identity.derive_user_id(user))
-    assert [job.thread.name for job in jobs] == [""]
+    threads = stored.filter(thread__name="").values_list("thread", flat=True)
+    jobs = Task.objects.extractions().filter(user_id=identity.derive_user_id(user))
+    assert [job.payload["thread"] for job in jobs] == [threads[0]]
 
 
 def test_nested_dispatch_is_limited(

@@ -4,9 +4,9 @@ import asyncio
 import json
 import sys
 import uuid
-from dataclasses import dataclass
 
 from agents.config import AGENTS
+from agents.function_tools import FunctionTool
 from config.loading import loader
 from core.ids import UserId, new_turn_id
 from mcp_bridge import toolset
@@ -24,15 +24,11 @@ agents:
 """
 
 
-@dataclass
-class Tool:
-    name: str
-    target: str = ""
-    kind: str = "mcp"
-
-
 def test_tools_with_equal_names_get_distinct_names():
-    tools = [Tool("add", target) for target in ("", "maths", "maths", "maths", "")]
+    tools = [
+        FunctionTool("mcp", "add", "Add.", {}, None, target)
+        for target in ("", "maths", "maths", "maths", "")
+    ]
     assert [tool.name for tool in make_names_unique(tools)] == [
         "add",
         "maths_add",

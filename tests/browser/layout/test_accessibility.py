@@ -23,6 +23,8 @@ CHECKED = {
     "judge",
     "live",
     "overview",
+    "periodic-task-new",
+    "periodic-tasks",
     "playground",
     "section",
     "settings",

@@ -26,7 +26,12 @@ def test_run_marks_are_large_enough_to_click(window: BrowserWindow) -> None:
 
 @pytest.mark.parametrize(
     ("path", "width"),
-    [("/admin/tokens", 1280), ("/admin/tokens", 390), ("/admin/smoke/runs", 390)],
+    [
+        ("/admin/tokens", 1280),
+        ("/admin/tokens", 390),
+        ("/admin/smoke/runs", 390),
+        ("/admin/usage-counters", 390),
+    ],
 )
 def test_lists_fit_without_scrolling(
     open_window: Callable[..., BrowserWindow], path: str, width: int
@@ -36,7 +41,7 @@ def test_lists_fit_without_scrolling(
 
 
 def test_truncated_text_is_shown_on_hover(window: BrowserWindow) -> None:
-    page = window.open("/admin/tasks?state=queued")
-    cell = page.locator("td.clip").first
+    page = window.open("/admin/live")
+    cell = page.locator("[data-list=open] .live-text").first
     cell.hover()
     assert cell.get_attribute("title") == " ".join(cell.text_content().split())

@@ -121,7 +121,6 @@ def test_token_can_be_created_and_copied_by_keyboard(window: BrowserWindow) -> N
     secret = page.locator("#secret").inner_text()
     # As over plain HTTP, where browsers have no clipboard API.
     page.evaluate("Object.defineProperty(navigator, 'clipboard', {})")
-    press(page, "Skip to content")
     press(page, "Copy")
     page.wait_for_function("document.activeElement.textContent === 'Copied'")
     assert page.evaluate("getSelection().toString()") == secret

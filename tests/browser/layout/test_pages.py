@@ -12,6 +12,7 @@ LISTS = {
     "experiments",
     "judges",
     "mcp",
+    "periodic-tasks",
     "smoke-tests",
     "spend",
     "tasks",

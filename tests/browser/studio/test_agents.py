@@ -56,6 +56,8 @@ def test_agent_can_be_created_and_used(
     assert window.path == "/admin/agents/usher"
 
     window.link("Chat").click()
+    # The script sends the message.
+    page.wait_for_load_state()
     page.get_by_label("Message").fill("Where do we sit?")
     page.keyboard.press("Enter")
     page.locator(".bubble.is-assistant", has_text=REPLY).wait_for()

@@ -16,9 +16,9 @@ def test_task_page_updates_its_state(
     window.button("Cancel").focus()
     demo_server.post(f"/admin/tasks/{task['id']}/cancel", {})
     page.locator("h1 .badge", has_text="cancelled").wait_for()
-    window.button("Run again").wait_for()
+    window.button("Retry").wait_for()
     assert page.evaluate("window.isTheSamePage")
-    assert page.evaluate("document.activeElement.textContent") == "Run again"
+    assert page.evaluate("document.activeElement.textContent") == "Retry"
     assert page.locator("#refresh-status").text_content() == "cancelled"
 
 

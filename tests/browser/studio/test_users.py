@@ -17,11 +17,13 @@ def test_fact_can_be_found_and_user_erased(
     window.button("Add fact").click()
     window.wait_for_text("Has a season ticket for the balcony.")
 
-    page.get_by_label("Search memory").fill("season ticket balcony")
-    window.button("Search").click()
+    window.open(f"/admin/users/{user['id']}/facts")
+    page.get_by_label("Search", exact=True).fill("season ticket balcony")
+    window.button("Filter").click()
     first = page.locator("#studio article, #studio .fact").first
     assert "Has a season ticket for the balcony." in first.inner_text()
 
+    window.link("Conversation").click()
     window.link("Erase…").click()
     page.locator("table", has_text="Rows").wait_for()
     window.button("Erase permanently").click()

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.editing import content_patch, secret_masks
-from config.editing.round_trip import document
+from config.editing import content_patch, document, secret_masks
 from config.errors import ConfigInvalid
 from tests.config.editing.vault_sections import masked, parsed, restored
 from tests.config.editing.yaml_samples import yaml_files
@@ -70,7 +69,7 @@ def test_masking_round_trip_keeps_every_secret(sample):
 def test_any_edit_keeps_each_secret_or_is_refused(sample, draw):
     data, text = sample
     doc = document.parse_document(text.encode())
-    wanted = secret_masks.masked_data(doc)["vaults"]
+    wanted = secret_masks.mask_document(doc).data["vaults"]
     for _ in range(draw.draw(st.integers(1, 3))):
         wanted = edit_vaults(wanted, draw.draw)
     before = secrets_of(data["vaults"])
@@ -86,7 +85,9 @@ def test_any_edit_keeps_each_secret_or_is_refused(sample, draw):
         assert secrets_of(after)[path] == before[path]
     assert (
         "s3cr3t"
-        not in secret_masks.masked_content(document.parse_document(content)).decode()
+        not in secret_masks.mask_document(
+            document.parse_document(content)
+        ).content.decode()
     )
 
 

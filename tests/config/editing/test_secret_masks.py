@@ -1,13 +1,13 @@
 """Masked secrets: all are hidden, none is lost, and no mask is written."""
 
+import copy
 from functools import partial
 
 import pytest
 from hypothesis import settings
 from ruamel.yaml import YAML
 
-from config.editing import content_patch, secret_masks, secret_restoration
-from config.editing.round_trip import document
+from config.editing import content_patch, document, secret_masks, secret_restoration
 from config.errors import ConfigInvalid
 from tests import growth
 from tests.config.editing.vault_sections import masked, parsed, restored
@@ -70,8 +70,9 @@ def test_masked_text_is_valid_yaml():
     text = "loose: {auth: 'Bearer ${TOKEN:-fallback1}', plain: words}\n"
     masked_text = masked(text)
     assert masked_text == text.replace("fallback1", MASK).replace("'", '"')
-    assert YAML(typ="safe").load(masked_text) == secret_masks.masked_data(
-        document.parse_document(text.encode())
+    assert (
+        YAML(typ="safe").load(masked_text)
+        == secret_masks.mask_document(document.parse_document(text.encode())).data
     )
     assert restored(masked_text, text).replace('"', "'") == text
 
@@ -94,7 +95,7 @@ def test_unmasking_many_secrets_takes_linear_time(text, count):
         old = document.parse_document(text.encode())
         assert (
             secret_restoration.restore_content(
-                secret_masks.masked_content(old), old, ""
+                secret_masks.mask_document(old).content, old, ""
             )
             == text.encode()
         )
@@ -105,7 +106,7 @@ def test_unmasking_many_secrets_takes_linear_time(text, count):
 
 
 def test_masked_data_has_the_same_masks():
-    data = secret_masks.masked_data(document.parse_document(FILE.encode()))
+    data = secret_masks.mask_document(document.parse_document(FILE.encode())).data
     assert data["vaults"]["main"]["password"] == MASK
     assert data["vaults"]["spare"]["doors"][0] == {"name": "front", "key": MASK}
     assert data["vaults"]["spare"]["extra"]["max_tokens"] == 200
@@ -177,6 +178,14 @@ def test_unnamed_entries_are_matched_by_content():
         restored(changed.replace("red", "white"), text)
 
 
+@pytest.mark.parametrize("copies", [2, 3])
+def test_copied_entry_does_not_copy_its_secret(copies):
+    text = "vaults: {a: {doors: [{colour: red, key: r}, {colour: blue, key: b}]}}\n"
+    entries = ", ".join([f"{{colour: red, key: {MASK}}}"] * copies)
+    with pytest.raises(ConfigInvalid, match="this is a mask"):
+        restored(f"vaults: {{a: {{doors: [{entries}]}}}}\n", text)
+
+
 def test_names_that_look_like_secrets_are_shown():
     door = "{name: sk-0123456789abcdef0123, key: x}"
     text = f"vaults: {{a: {{doors: [{door}, {{name: b, key: y}}]}}}}\n"
@@ -206,11 +215,17 @@ def test_aliased_secret_is_masked_at_its_anchor():
     assert masked(text) == text.replace("swordfish", MASK)
     assert restored(masked(text), text) == text
     assert (
-        secret_masks.masked_data(document.parse_document(text.encode()))["loose"][
-            "word"
-        ]
+        secret_masks.mask_document(document.parse_document(text.encode())).data[
+            "loose"
+        ]["word"]
         == MASK
     )
+
+
+def test_alias_of_a_mask_takes_the_secret_of_its_anchor():
+    text = "loose: {password: &w swordfish}\nvaults: {a: {note: plain}}\n"
+    typed = masked(text).replace("plain", "*w")
+    assert restored(typed, text) == text.replace("plain", "*w")
 
 
 def test_argument_after_a_secret_option_is_masked():
@@ -239,17 +254,22 @@ def test_secret_of_the_wrong_type_is_masked(value):
     assert restored(masked(text), text) == text
 
 
-def test_multi_line_secret_moves_with_its_lines():
-    text = "vaults:\n  a:\n    password: |\n      -- BEGIN\n      abc\n    note: x\n"
-    typed = f"vaults:\n    a:\n        note: y\n        password: {MASK}\n"
-    after = restored(typed, text)
-    assert parsed(after)["vaults"]["a"] == {"note": "y", "password": "-- BEGIN\nabc\n"}
-    assert "password: |\n" in after
+def test_multi_line_secret_keeps_its_lines_at_its_column():
+    block = "    password: |\n      -- BEGIN\n      abc\n"
+    text = f"vaults:\n  a:\n{block}    note: x\n"
+    typed = f"vaults:\n  a:\n    note: y\n    password: {MASK}\n"
+    assert restored(typed, text) == f"vaults:\n  a:\n    note: y\n{block}"
+    for other in (
+        typed.replace("    ", "        "),
+        typed.replace(MASK, f"{MASK} # x"),
+    ):
+        after = parsed(restored(other, text))
+        assert after["vaults"]["a"] == {"note": "y", "password": "-- BEGIN\nabc\n"}
 
 
 def test_masked_data_keeps_secrets_of_other_entries():
     doc = document.parse_document(FILE.encode())
-    data = secret_masks.masked_data(doc)["vaults"]
+    data = copy.deepcopy(secret_masks.mask_document(doc).data)["vaults"]
     data["main"]["note"] = "new"
     data["main"]["doors"].reverse()
     after = parsed(content_patch.put_data(doc, ("vaults",), data).decode())

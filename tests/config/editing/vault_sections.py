@@ -4,8 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from config.editing import secret_masks, secret_restoration
-from config.editing.round_trip import document
+from config.editing import document, secret_masks, secret_restoration
 from config.sections import Section
 
 
@@ -39,7 +38,9 @@ LOOSE: Section[dict[str, str]] = Section(
 
 
 def masked(text):
-    return secret_masks.masked_content(document.parse_document(text.encode())).decode()
+    return secret_masks.mask_document(
+        document.parse_document(text.encode())
+    ).content.decode()
 
 
 def restored(submitted, text):

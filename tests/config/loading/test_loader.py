@@ -27,12 +27,11 @@ def test_missing_section_has_its_default(file):
     assert Config(file, {}).get(MENU) == {}
 
 
-def test_single_section_loads_without_the_others(settings):
+def test_sections_load_without_the_others(settings):
     # No section or check is imported, because their apps may not be loaded.
     settings.COULISSE_SECTIONS = ["nowhere.at_all"]
     settings.COULISSE_CHECKS = ["nowhere.at_all"]
     text = b"cooks: [{name: 5, boss: nobody}]\nmenu: {tea: '${vars.x}'}\nvars: {x: 3}\n"
-    assert loader.parse_section(text, MENU) == {"tea": 3}
     config = loader.parse_sections(text, (MENU, KITCHEN))
     assert (config.get(MENU), config.get(KITCHEN).stoves) == ({"tea": 3}, 1)
 

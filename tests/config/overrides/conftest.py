@@ -86,7 +86,7 @@ def models():
 
 
 def diff(section, name):
-    return overridable_entries.diff_entry(overridable_entries.get_entry(section, name))
+    return overridable_entries.get_entry(section, name).diff
 
 
 def labels():

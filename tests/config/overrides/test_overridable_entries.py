@@ -5,6 +5,7 @@ import pytest
 from config.errors import (
     EntryUnknown,
 )
+from config.models import OverrideVersion
 from config.overrides import entry_texts, overridable_entries, override_editor
 from tests.config.overrides.conftest import BOB, BY, DAN, FILE, diff
 
@@ -39,14 +40,12 @@ def test_aliases_are_expanded_in_entry_texts(monkeypatch):
 def test_diff_compares_the_written_texts(agents):
     assert diff(agents, "bob") == ""
     override_editor.save_entry(agents, "ann", BOB.replace("bob", "ann"), by=BY)
-    found = overridable_entries.diff_entry(
-        overridable_entries.get_entry(agents, "ann")
-    ).splitlines()
+    found = overridable_entries.get_entry(agents, "ann").diff.splitlines()
     assert found[:2] == ["--- coulisse.yaml", "+++ studio"]
     assert "+# mine" in found
     assert "-provider: openai   # the cheap one" in found
     override_editor.disable_entry(agents, "cleo", by=BY)
-    gone = overridable_entries.diff_entry(overridable_entries.get_entry(agents, "cleo"))
+    gone = overridable_entries.get_entry(agents, "cleo").diff
     assert "-name: cleo" in gone.splitlines()
     override_editor.create_entry(agents, DAN, by=BY)
     assert diff(agents, "dan") == ""
@@ -57,20 +56,22 @@ def test_history_lists_every_change_and_survives_removal(agents):
     override_editor.save_entry(agents, "dan", DAN + "seed: 1\n", by="user:eve")
     override_editor.save_entry(agents, "bob", BOB, by=BY)  # of another
     override_editor.disable_entry(agents, "dan", by=BY)
-    found = overridable_entries.list_versions(agents, "dan")
+    found = list(OverrideVersion.objects.of("agents", "dan"))
     assert [(v.action, v.by) for v in found] == [
         ("removed", BY),
         ("saved", "user:eve"),
         ("saved", BY),
     ]
     assert found[2].body == DAN
-    older = overridable_entries.list_versions(
-        agents, "dan", before=found[0].pk, limit=1
-    )
+    override_editor.create_entry(agents, DAN, by=BY)
+    entry = overridable_entries.get_entry(agents, "dan")
+    assert len(entry.versions()) == 4
+    older = entry.versions(before=found[0].pk, limit=1)
     assert [v.pk for v in older] == [found[1].pk]
-    assert overridable_entries.get_version(agents, "dan", found[2].pk).body == DAN
+    assert entry.get_version(found[2].pk).body == DAN
+    bob = overridable_entries.get_entry(agents, "bob")
     with pytest.raises(EntryUnknown, match="has no version"):
-        overridable_entries.get_version(agents, "bob", found[2].pk)
+        bob.get_version(found[2].pk)
 
 
 def test_list_takes_one_query(agents, django_assert_num_queries):

@@ -9,9 +9,9 @@ import httpx2
 import pytest
 
 from access.tokens import api_tokens
+from core.network import hosts
 from gateway.asgi import admission
 from gateway.auth.authentication import CredentialChecker
-from gateway.request_validation import hosts
 from tests.access.actors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import PATH, basic, bearer, body, post

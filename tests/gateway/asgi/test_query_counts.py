@@ -75,7 +75,7 @@ def test_limited_turn_adds_one_transaction(running, configure, user, trips, stre
     configure(BOUND)
     terms = {"budget": "monthly", "limit_micro_usd": 10**9}
     _, secret = api_tokens.create_token("ci", user, by=ADA, **terms)
-    found = [("find_by_digest", ["SELECT"])]
+    found = [("verify", ["SELECT"])]
     for known in (found, [], []):
         trips.clear()
         answer = post(running, body(user, stream=stream), headers=bearer(secret))
@@ -114,7 +114,7 @@ def test_token_without_limits_adds_only_its_lookup(running, configure, user, tri
     _, secret = api_tokens.create_token("ci", user, by=ADA)
     trips.clear()
     list_memories(running, headers=bearer(secret))
-    assert trips == [("find_by_digest", ["SELECT"]), PAGE]
+    assert trips == [("verify", ["SELECT"]), PAGE]
 
 
 def test_limited_endpoint_reserves_and_settles_once_each(
@@ -125,7 +125,7 @@ def test_limited_endpoint_reserves_and_settles_once_each(
     _, secret = api_tokens.create_token("ci", user, by=ADA, **terms)
     trips.clear()
     list_memories(running, headers=bearer(secret))
-    assert trips == [("find_by_digest", ["SELECT"]), RESERVED, PAGE, SETTLED]
+    assert trips == [("verify", ["SELECT"]), RESERVED, PAGE, SETTLED]
 
 
 def test_agent_limits_add_no_endpoint_query(running, configure, user, trips):

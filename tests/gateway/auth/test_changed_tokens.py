@@ -5,12 +5,13 @@ import pytest
 from django.db.models import F
 
 from access.models import ApiToken
-from access.tokens import api_tokens
+from access.tokens import api_tokens, token_secrets
+from access.tokens.token_cache import TOKEN_CACHE
 from access.users import identity
 from memory.models import Thread
 from tests.access.actors import ADA
 from tests.conftest import CONFIG
-from tests.gateway.auth.test_authentication import refusal
+from tests.gateway.auth.authentication.credentials import refusal
 from tests.gateway.calls import PATH, bearer
 
 pytestmark = pytest.mark.database
@@ -43,7 +44,7 @@ def change(configure, fake, http):
     def change(secret: str, **changes) -> None:
         fake.reply("hello")
         assert http.post(PATH, json=ASKED, headers=bearer(secret)).status_code == 200
-        row = ApiToken.objects.filter(digest=api_tokens.digest(secret))
+        row = ApiToken.objects.filter(digest=token_secrets.digest(secret))
         assert row.update(version=F("version") + 1, **changes)
 
     return change
@@ -55,7 +56,7 @@ def test_changed_token_is_looked_up_once(change, fake, http, create_token):
     for _ in range(2):
         fake.reply("hello")
         assert http.post(PATH, json=ASKED, headers=bearer(secret)).status_code == 200
-        cached = api_tokens.TOKEN_CACHE.get(api_tokens.digest(secret))
+        cached = TOKEN_CACHE.get(token_secrets.digest(secret))
         assert cached is not None
         assert (cached.label, cached.version) == ("renamed", 2)
 

@@ -8,7 +8,7 @@ import pytest
 from access.authentication import basic_auth as passwords
 from access.authentication import login_throttle
 from access.models import AuditEntry
-from access.tokens import api_tokens
+from access.tokens import api_tokens, token_secrets
 from tests.access.actors import ADA
 from tests.access.clock import Clock
 from tests.conftest import CONFIG
@@ -177,7 +177,7 @@ def test_backend_secret_failures_are_delayed(http, client_at, clock):
 def test_api_token_failures_are_not_delayed(http, configure):
     configure(CONFIG + "auth: {proxy: {tokens: {}}}\n")
     for number in range(8):
-        wrong = bearer(f"{api_tokens.PREFIX}{number:043}")
+        wrong = bearer(f"{token_secrets.PREFIX}{number:043}")
         assert http.get("/v1/models", headers=wrong).status_code == 401
     _, secret = api_tokens.create_token("test", "somebody", by=ADA)
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 200

@@ -4,10 +4,19 @@ import httpx2
 import pytest
 
 from access.tokens import api_tokens
+from config.errors import ConfigInvalid
 from tests.access.actors import ADA
 from tests.conftest import CONFIG
 from tests.gateway import mcp_calls
-from tests.gateway.calls import PATH, bearer, body, error, stored, user_message
+from tests.gateway.calls import (
+    PATH,
+    bearer,
+    body,
+    error,
+    stored,
+    threads,
+    user_message,
+)
 
 pytestmark = pytest.mark.database
 
@@ -68,6 +77,7 @@ CONFLICTS = [
     ({"headers": {HEADER: "A"}, "params": {"safety_identifier": "B"}}, {}),
     ({"headers": {HEADER: "A"}}, {"safety_identifier": "B"}),
     ({"headers": {HEADER: "A"}}, {"user": "B"}),
+    ({}, {"safety_identifier": "A", "user": "B"}),
     ({"params": {"safety_identifier": "A"}}, {"safety_identifier": "B"}),
     ({"params": {"safety_identifier": ["A", "B"]}}, {}),
     ({"headers": [(HEADER, "A"), (HEADER, "B")]}, {}),
@@ -80,16 +90,48 @@ CONFLICTS = [
 def test_chat_conflicting_names_are_refused(http, fake, named, fields, stream):
     refusal = error(chat(http, {**NAMELESS, **fields, "stream": stream}, **named), 400)
     assert (refusal["code"], refusal["param"]) == ("user_conflict", "safety_identifier")
+    assert "'A' in " in refusal["message"]
+    assert "'B' in " in refusal["message"]
     assert fake.requests == []
 
 
-def test_chat_body_safety_identifier_takes_precedence(http, fake, user):
-    fake.reply("hello")
-    fields = {"safety_identifier": user, "user": f"{user}-old"}
-    answer = chat(http, {**NAMELESS, **fields}, headers={HEADER: user})
-    assert answer.status_code == 200
-    assert stored(user)
-    assert not stored(f"{user}-old")
+def test_conflict_names_both_places(http):
+    named = {"headers": {HEADER: "A"}, "params": {"safety_identifier": "B"}}
+    assert error(chat(http, **named), 400)["message"] == (
+        "the request names two users, 'B' in query.safety_identifier and 'A' in the "
+        f"header {HEADER}: name one"
+    )
+
+
+OPEN_WEBUI = CONFIG + (
+    "users: {headers: {user: X-OpenWebUI-User-Id, thread: X-OpenWebUI-Chat-Id}}\n"
+)
+
+
+def test_configured_headers_name_user_and_thread(http, configure, fake, user):
+    configure(OPEN_WEBUI)
+    named = {"X-OpenWebUI-User-Id": user, "x-openwebui-chat-id": "c1"}
+    for headers in (named, {HEADER: user, "X-Coulisse-Thread": "c2"}):
+        fake.reply("hello")
+        assert chat(http, headers=headers).status_code == 200
+    assert threads(user) == ["c1", "c2"]
+    refusal = error(chat(http, headers={**named, HEADER: "another"}), 400)
+    assert refusal["code"] == "user_conflict"
+    assert "X-OpenWebUI-User-Id" in refusal["message"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ("{user: Authorization}", "another meaning"),
+        ("{user: 'a b'}", "headers"),
+        ("{user: X-A, thread: x-a}", "different headers"),
+        ("{users: X-A}", "users"),
+    ],
+)
+def test_invalid_header_names_are_refused(configure, headers, message):
+    with pytest.raises(ConfigInvalid, match=message):
+        configure(f"{CONFIG}users: {{headers: {headers}}}\n")
 
 
 @pytest.mark.parametrize("name", ["", "x" * 513])
@@ -186,6 +228,23 @@ def test_token_refuses_another_user_anywhere(bound, fake, user):
     assert fake.requests == []
 
 
+def test_token_that_ignores_client_users(configure, http, fake, user):
+    configure(BOUND)
+    token = api_tokens.create_token("test", user, ignore_client_user=True, by=ADA)
+    http.headers.update(bearer(token[1]))
+    other = f"{user}-b"
+    for content, named in (
+        ({"user": other}, {}),
+        ({"safety_identifier": other, "user": "third"}, {"headers": {HEADER: "x"}}),
+        ({}, {"params": {"safety_identifier": other}}),
+    ):
+        fake.reply("hello")
+        assert chat(http, {**NAMELESS, **content}, **named).status_code == 200
+    assert len(stored(user)) == 6
+    assert stored(other) == []
+    assert http.get("/v1/memories", headers={HEADER: other}).status_code == 200
+
+
 # MCP.
 
 
@@ -195,7 +254,7 @@ def test_mcp_tool_list_refuses_two_users(server, user):
     answer = httpx2.post(
         url, json=message, headers={HEADER: f"{user}-b"}, timeout=60, verify=False
     )
-    assert "several users" in answer.json()["error"]["message"]
+    assert "two users" in answer.json()["error"]["message"]
 
 
 # The API's documentation.

@@ -99,14 +99,6 @@ def test_body_naming_another_user_is_refused(
     assert other_client.get(status="all")["data"] == []
 
 
-def test_safety_identifier_takes_precedence_over_user(
-    http, memory_client, other_client
-):
-    names = {"safety_identifier": memory_client.user, "user": other_client.user}
-    MemoryClient(http, None).save("Plays the cello", **names)
-    assert (len(memory_client.contents()), len(other_client.contents())) == (1, 0)
-
-
 @pytest.mark.parametrize(("method", "path"), BODILESS)
 def test_request_without_user_is_refused(http, method, path):
     assert error(http.request(method, path), 400)["code"] == "user_required"

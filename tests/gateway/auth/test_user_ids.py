@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.db.models import F
 
 from access.models import ApiToken
-from access.tokens import api_tokens
+from access.tokens import api_tokens, token_secrets
 from access.users import identity
 from access.users.user_namespace import PUBLIC_NAMESPACE
 from config import live
@@ -185,7 +185,7 @@ def test_changed_token_is_renewed(http, fake, token_of, user):
     for _ in range(2):
         fake.reply("hello")
         assert http.post(PATH, json=nameless()).status_code == 200
-        row = ApiToken.objects.filter(digest=api_tokens.digest(secret))
+        row = ApiToken.objects.filter(digest=token_secrets.digest(secret))
         assert row.update(version=F("version") + 1)
     assert len(stored(user)) == 4
 

@@ -9,9 +9,9 @@ import openai
 import pytest
 
 from access.limits import time_windows, usage_limits
-from access.limits.usage_counters import EPOCH_SECONDS
-from access.models import UsageCounter
-from access.tokens import api_tokens
+from access.models import ApiToken, UsageCounter
+from access.models.counters import EPOCH_SECONDS
+from access.tokens import api_tokens, token_secrets
 from core.events import Usage
 from tests.access.actors import ADA
 from tests.conftest import CONFIG
@@ -58,7 +58,7 @@ def ask(url: str, secret: str, **more) -> httpx2.Response:
 
 def meter(secret: str, length: int = time_windows.EVER) -> UsageCounter:
     subject = usage_limits.token_subject(
-        api_tokens.find_by_digest(api_tokens.digest(secret), datetime.now(UTC))
+        ApiToken.objects.verify(token_secrets.digest(secret), datetime.now(UTC))
     )
     start = time_windows.window_at(length, int(time.time())).start
     return UsageCounter.objects.get(subject=subject, window=length, start=start)
@@ -232,7 +232,7 @@ def test_disconnected_client_is_charged_for_sent_text(url, fake, user, create_to
 
 def _subject(secret: str) -> str:
     return usage_limits.token_subject(
-        api_tokens.find_by_digest(api_tokens.digest(secret), datetime.now(UTC))
+        ApiToken.objects.verify(token_secrets.digest(secret), datetime.now(UTC))
     )
 
 

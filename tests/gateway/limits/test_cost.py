@@ -6,8 +6,8 @@ from openai.types import CompletionUsage
 
 from core import trace
 from core.events import ServedBy, Usage
+from core.ids import parse_turn_id
 from gateway.openai import serializers
-from telemetry.presentation.turn_ids import parse_turn_id
 from telemetry.storage import turn_store
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]

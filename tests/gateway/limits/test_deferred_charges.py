@@ -11,7 +11,7 @@ from telemetry.models import Turn
 from tests.gateway.calls import stored, until
 from tests.gateway.limits.test_budgets import COST, aside, ask, create_token, meter, url
 from tests.gateway.openai.test_failures import without_database
-from turns.budget import reservations
+from turns.budget.usage_grant import UsageGrant
 from turns.lifecycle import deferred_charges, turn_transaction
 
 __all__ = ["create_token", "url"]
@@ -63,8 +63,8 @@ def test_committed_turn_is_not_charged_twice(
 
     secret = create_token(user, budget="total", limit_micro_usd=9 * COST)
     connection_lost = threading.Event()
-    settle, run_to_end = reservations.settle, database_executor.run_to_end
-    monkeypatch.setattr(reservations, "settle", commit_and_lose)
+    settle, run_to_end = UsageGrant.settle, database_executor.run_to_end
+    monkeypatch.setattr(UsageGrant, "settle", commit_and_lose)
 
     async def lose_once(function, *args, **kwargs):
         answer = await run_to_end(function, *args, **kwargs)

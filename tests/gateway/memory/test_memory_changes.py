@@ -5,7 +5,8 @@ import pytest
 from access.users import identity
 from memory.facts import fact_store
 from memory.facts.types import FactDraft
-from memory.models import ExtractionJob, Fact
+from memory.models import Fact
+from tasks.models import Task
 from tests.gateway.calls import error
 from tests.gateway.memory.test_memories import FUTURE, PAST, UNKNOWN
 from tests.gateway.memory_client import (
@@ -183,7 +184,7 @@ def test_wrong_method_is_405_with_allow(http):
 def test_saving_queues_no_extraction(memory_client):
     memory_client.save("Plays the cello")
     owner = identity.derive_user_id(memory_client.user)
-    assert not ExtractionJob.objects.filter(user_id=owner).exists()
+    assert not Task.objects.extractions().filter(user_id=owner).exists()
     assert Fact.objects.filter(user_id=owner).count() == 1
 
 

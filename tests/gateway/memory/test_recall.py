@@ -9,8 +9,8 @@ from access.users import identity
 from core.events import Usage
 from memory.facts import fact_store, public_ids
 from memory.facts.types import FactDraft
-from memory.models import ExtractionJob, Passage, StoredMessage, Summary, Thread
-from memory.recall import passages
+from memory.models import Passage, StoredMessage, Summary, Thread
+from tasks.models import Task
 from telemetry.models import Turn
 from telemetry.storage import turn_store
 from testing.wires import ScriptedAnswer
@@ -106,9 +106,11 @@ def test_request_can_disable_memory(client, fake, user, metadata):
     ask(client, user, "Lisbon?", metadata=metadata)
     assert memory_block(fake.requests[-1]) == ""
     assert "tools" not in fake.bodies[-1]
-    assert not ExtractionJob.objects.filter(
-        user_id=identity.derive_user_id(user)
-    ).exists()
+    assert (
+        not Task.objects.extractions()
+        .filter(user_id=identity.derive_user_id(user))
+        .exists()
+    )
     assert bool(stored(user)) == (metadata["memory"] == "off")
 
 
@@ -116,20 +118,19 @@ def test_agent_can_disable_memory(client, fake, user):
     know(user, "The user lives in Lisbon", is_pinned=True)
     ask(client, user, "Lisbon?", agent="amnesiac")
     assert memory_block(fake.requests[-1]) == ""
-    assert not ExtractionJob.objects.filter(
-        user_id=identity.derive_user_id(user)
-    ).exists()
+    assert (
+        not Task.objects.extractions()
+        .filter(user_id=identity.derive_user_id(user))
+        .exists()
+    )
 
 
 def test_turn_queues_an_extraction_job(client, fake, user):
     ask(client, user, "I moved to Lisbon", metadata={"timezone": "Europe/Lisbon"})
-    (job,) = ExtractionJob.objects.filter(user_id=identity.derive_user_id(user))
-    assert (job.state, job.first_position, job.end_position) == (
-        "queued",
-        0,
-        2,
-    )
-    assert (job.agent, job.time_zone) == ("assistant", "Europe/Lisbon")
+    (job,) = Task.objects.extractions().filter(user_id=identity.derive_user_id(user))
+    assert (job.state, job.agent) == ("queued", "assistant")
+    assert job.payload["time_zone"] == "Europe/Lisbon"
+    assert (job.payload["first"], job.payload["end"]) == (0, 2)
 
 
 def test_dates_use_the_users_time_zone(client, fake, user):
@@ -190,7 +191,7 @@ def test_similar_messages_are_recalled_from_other_threads(client, fake, user):
     message = StoredMessage.objects.get(
         thread__user_id=identity.derive_user_id(user), position=0
     )
-    passages.index_messages(
+    Passage.objects.index_messages(
         identity.derive_user_id(user),
         message.thread_id,
         [(message.id, 0, message.text, None, "")],

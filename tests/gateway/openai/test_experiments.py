@@ -8,13 +8,12 @@ import pytest
 from django.db.models import F
 
 from access.models import ApiToken
-from access.tokens import api_tokens
+from access.tokens import api_tokens, token_secrets
 from access.users import identity
 from config import live
 from experiments import assignment, bandits, exploration
 from experiments.config import EXPERIMENTS
-from judges.ratings import scores
-from judges.ratings.scores import JudgedReply
+from judges.models import Score
 from judges.scoring.verdict_parser import JudgeResult
 from telemetry.models import Turn
 from telemetry.storage import turn_store
@@ -144,7 +143,7 @@ def test_changed_token_is_checked_by_experiment_name(configure, running, fake, u
         for _ in range(2):
             fake.reply("Yes.")
             ask(client, user, "Well?", agent="helper")
-            row = ApiToken.objects.filter(digest=api_tokens.digest(secret))
+            row = ApiToken.objects.filter(digest=token_secrets.digest(secret))
             assert row.update(version=F("version") + 1)
 
 
@@ -186,7 +185,7 @@ def test_a_subagent_may_be_an_experiment(stage, fake):
         record = turn_store.load_record(turn_of(user).pk)
         [call] = [call for call in record.calls if hasattr(call, "target")]
         assert (call.name, call.target) == ("helper", agent)
-        assert record.experiment == ""
+        assert record.experiment is None
 
 
 def test_mcp_clients_may_call_an_experiment(stage, configure, running, fake, user):
@@ -207,10 +206,14 @@ def test_mcp_clients_may_call_an_experiment(stage, configure, running, fake, use
 
 def judged(agent: str, *values: int, experiment: str = "learner") -> None:
     for value in values:
-        judged = JudgedReply(
-            uuid.uuid4(), uuid.uuid4(), "never", agent, experiment, origin="chat"
+        Score.objects.store(
+            {"tone": JudgeResult(value, "")},
+            turn_id=uuid.uuid4(),
+            user_id=uuid.uuid4(),
+            judge="never",
+            agent=agent,
+            experiment=experiment,
         )
-        scores.store_scores(judged, {"tone": JudgeResult(value, "")})
 
 
 def answered_by(stage, fake, user: str) -> str:

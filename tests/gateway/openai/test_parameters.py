@@ -17,6 +17,9 @@ TOOLS = {"tools": [TOOL]}
 PASSED: list[tuple[str, Any]] = [
     ("frequency_penalty", 0),
     ("frequency_penalty", -2.0),
+    ("moderation", {"model": "omni-moderation-latest"}),
+    ("prompt_cache_options", {"ttl": "30m"}),
+    ("reasoning_effort", "max"),
     ("logit_bias", {"50256": -100}),
     ("logit_bias", {}),
     ("max_tokens", 1),
@@ -95,16 +98,12 @@ def test_parameter_is_translated_for_anthropic(client, fake, user, requested, se
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("frequency_penalty", 0),
+        ("frequency_penalty", 0.1),
         ("logit_bias", {"5": 1}),
-        ("prediction", {"type": "content", "content": "x"}),
+        ("moderation", {"model": "omni-moderation-latest"}),
         ("presence_penalty", 1),
-        ("prompt_cache_key", "k"),
-        ("prompt_cache_retention", "24h"),
-        ("seed", 0),
         ("service_tier", "flex"),
         ("stop", ""),
-        ("store", True),
         ("verbosity", "low"),
     ],
 )

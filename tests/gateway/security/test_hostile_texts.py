@@ -17,7 +17,6 @@ import httpx2
 import pytest
 from mcp.server.mcpserver import MCPServer
 
-from tasks.queue import worker_notifier
 from tests import growth
 from tests.conftest import CONFIG, serve
 from tests.gateway.mcp_calls import call
@@ -117,7 +116,6 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
 @pytest.fixture
 def path(configure, monkeypatch) -> str:
     """The path of a webhook, on a server with all features that accept text."""
-    monkeypatch.setattr(worker_notifier, "notify", lambda: None)
     path = f"/hooks/{unique('hook')}"
     memory = "\nmemory: {user_state: {embed_with: {provider: hash}}}\n"
     entry = hook(unique("hook"), path, "max_body_bytes: 2000000")

@@ -188,7 +188,7 @@ def test_unreachable_mcp_server_details_are_only_in_the_log(served, fake, user, 
     assert "'gone' cannot start" in result
     assert "'deaf' cannot be reached" in result, result
     assert_public(result)
-    assert "the command '/no-such/command' does not exist" in caplog.text
+    assert "'/no-such/command' is missing or not executable" in caplog.text
 
 
 def test_turn_error_details_are_shown_only_to_operators(served, user):
@@ -202,7 +202,7 @@ def test_turn_error_details_are_shown_only_to_operators(served, user):
         answer = httpx2.get(url + path, **who)
         assert public_text(turn.error) in answer.text
         assert_public(answer.text)
-    shown = httpx2.get(f"{url}/admin/turns/{turn.pk}?format=json", **who)
+    shown = httpx2.get(f"{url}/admin/turns/{turn.pk}?format=json", verify=False)
     assert "check providers.main.base_url" in shown.text
 
 

@@ -19,11 +19,9 @@ pytestmark = pytest.mark.database
 def entries(memory_client: MemoryClient, **terms) -> list[AuditEntry]:
     """Return a user's audit entries, oldest first."""
     user_id = str(identity.derive_user_id(memory_client.user))
-    found, _ = audit_log.page_entries(limit=1000, **terms)
+    found = AuditEntry.objects.filter(**terms).order_by("at", "id")
     return [
-        entry
-        for entry in found[::-1]
-        if user_id in (entry.target, entry.details.get("user"))
+        entry for entry in found if user_id in (entry.target, entry.details.get("user"))
     ]
 
 
@@ -110,7 +108,7 @@ def test_token_actor_is_its_label(memory_client, configure):
         ),
         201,
     )
-    [entry] = entries(memory_client, action="memory")
+    [entry] = entries(memory_client, action="memory.create")
     assert entry.actor == f"token:laptop ({row.id.hex[:8]})"
     assert secret not in repr(AuditEntry.objects.filter(pk=entry.pk).values().get())
 
@@ -123,7 +121,7 @@ def test_basic_auth_actor_is_scheme_and_username(memory_client, configure):
     )
     memory_client.client.auth = ("ada", "open-the-studio")
     memory_client.save("Plays the cello")
-    [entry] = entries(memory_client, action="memory")
+    [entry] = entries(memory_client, action="memory.create")
     assert entry.actor == "basic:ada"
 
 

@@ -7,12 +7,10 @@ import pytest
 from django.db import connection, transaction
 
 from access.users import identity
+from core import ids
 from judges.models import Feedback as Row
-from judges.ratings import feedback
-from judges.ratings.feedback import FeedbackInput
 from judges.schemas import DeletedFeedback, FeedbackObject, NewFeedback
 from memory.user_data import erasure
-from telemetry.presentation import turn_ids
 from tests.docs.pages import names_in_table
 from tests.gateway.calls import ask
 from tests.gateway.memory_client import ok
@@ -165,8 +163,8 @@ def test_feedback_during_erasure_is_not_stored(memory_client, reply):
 
     eraser = Thread(target=erase)
     with transaction.atomic():
-        turn_id = turn_ids.parse_turn_id(reply)
-        feedback.save_feedback(user_id, turn_id, FeedbackInput(score=3))
+        turn_id = ids.parse_turn_id(reply)
+        Row.objects.rate(user_id, turn_id, score=3)
         eraser.start()
         assert not erased.wait(0.05), "it did not wait"
     eraser.join(60)

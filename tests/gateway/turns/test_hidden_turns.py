@@ -6,7 +6,7 @@ import pytest
 
 from access.users import identity
 from memory.user_data import export
-from telemetry.presentation import turn_serializers
+from telemetry.schemas import StudioTurn
 from telemetry.storage import turn_store
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask
@@ -70,9 +70,7 @@ def test_hidden_turn_is_answered_like_an_unknown_one(memory_client):
 def test_visibility_edit_applies_at_once(memory_client, configure):
     turn = put_of(memory_client)
     configure(SHOWN)
-    assert memory_client.get(
-        f"{TURNS}/{turn.turn_id}"
-    ) == turn_serializers.serialize_turn(turn)
+    assert memory_client.get(f"{TURNS}/{turn.turn_id}") == StudioTurn.serialize(turn)
     assert len(memory_client.get(TURNS)["data"]) == 1
     configure(HIDDEN)
     assert is_hidden(memory_client, TURNS)
@@ -93,7 +91,7 @@ def test_an_export_outlines_hidden_turns(memory_client):
     )
     response = memory_client.send("GET", EXPORT)
     [result] = response.json()["turns"]
-    whole = turn_serializers.serialize_turn(turn)
+    whole = StudioTurn.serialize(turn)
     assert result.keys() == OUTLINE
     assert result.items() <= whole.items()
     for name in ("gpt-test", "calculator", "sk-secret"):
@@ -104,7 +102,7 @@ def test_an_export_outlines_hidden_turns(memory_client):
 def test_export_includes_visible_turns_in_full(memory_client, configure):
     configure(SHOWN)
     turn = put_of(memory_client)
-    assert memory_client.get(EXPORT)["turns"] == [turn_serializers.serialize_turn(turn)]
+    assert memory_client.get(EXPORT)["turns"] == [StudioTurn.serialize(turn)]
 
 
 def test_long_export_keeps_its_initial_visibility(

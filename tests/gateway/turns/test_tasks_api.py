@@ -11,10 +11,11 @@ from django.test.utils import CaptureQueriesContext
 
 from access.tokens import api_tokens
 from access.users import identity
+from tasks import user_tasks
+from tasks.models import Task
 from tasks.models import Task as Row
-from tasks.queue import lifecycle
-from tasks.queue.lifecycle import TaskSpec
-from tasks.reports import task_queries
+from tasks.queue.task_spec import TaskSpec
+from tasks.schemas import TaskList, TaskObject
 from tests.access.actors import ADA
 from tests.conftest import CONFIG
 from tests.docs.pages import CODE, names_in_table, table_rows
@@ -22,7 +23,7 @@ from tests.gateway.calls import bearer, error
 from tests.gateway.memory.test_api_docs import default_of, field_names
 from tests.gateway.memory_client import MemoryClient, ok
 from tests.tasks.conftest import RunnerHarness, task_runner  # noqa: F401
-from turns.schemas import NewTask, TaskList, TaskObject, TasksQuery
+from turns.schemas import NewTask, TasksQuery
 
 pytestmark = pytest.mark.database
 
@@ -91,7 +92,7 @@ def test_task_cost_sums_all_attempts(
     configure(
         CONFIG + "\nprices: {openai: {gpt-test: {input: 100000, output: 100000}}}\n"
     )
-    monkeypatch.setattr(lifecycle, "MIN_BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr("tasks.queue.task_kinds.MIN_BACKOFF_SECONDS", 0.0)
     fake.cut("mid_stream", "Fou")
     task = create(memory_client, retries=1)
     task_runner.check_queue()
@@ -202,11 +203,11 @@ def test_list_takes_two_queries(memory_client, user_id):
     for _ in range(3):
         create(memory_client)
     with CaptureQueriesContext(connection) as queries:
-        result, _ = task_queries.list_tasks(user_id=user_id, limit=2)
+        result = user_tasks.list_tasks(user_id, limit=2).data
     assert (len(result), len(queries)) == (2, 1)
     Row.objects.filter(user_id=user_id).update(attempts=2)
     with CaptureQueriesContext(connection) as queries:
-        task_queries.list_tasks(user_id=user_id)
+        user_tasks.list_tasks(user_id)
     assert len(queries) == 2
 
 
@@ -274,7 +275,7 @@ def test_task_of_another_user_is_answered_as_unknown(memory_client, other_client
 
 
 def test_internal_tasks_are_hidden_from_users(memory_client, user_id):
-    (judging,) = lifecycle.enqueue([TaskSpec("judge", user_id, "assistant")])
+    (judging,) = Task.objects.enqueue([TaskSpec("judge", user_id, "assistant")])
     assert memory_client.get(TASKS)["data"] == []
     memory_client.refused("GET", f"{TASKS}/{judging.pk}", 404)
     memory_client.refused("POST", f"{TASKS}/{judging.pk}/cancel", 404)

@@ -115,11 +115,11 @@ HANGING: list[bool] = []
 def configure_hanging_search(monkeypatch) -> None:
     HANGING.clear()
 
-    async def hang(self, arguments, record):
+    async def hang(self, arguments):
         HANGING.append(True)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(memory_tools.MemoryTool, "call", hang)
+    monkeypatch.setattr(memory_tools._MemoryToolHandlers, "search", hang)
 
 
 def test_disconnect_during_a_model_call_is_recorded(server, fake, user):

@@ -7,8 +7,7 @@ import pytest
 
 from access.users import identity
 from telemetry.api import TurnsQuery
-from telemetry.presentation import turn_serializers
-from telemetry.schemas import TurnList, TurnObject
+from telemetry.schemas import StudioTurn, TurnList, TurnObject
 from tests.conftest import CONFIG
 from tests.docs.pages import CODE, names_in_table, table_rows
 from tests.gateway.calls import ask
@@ -46,7 +45,7 @@ def store_turn_of(memory_client: MemoryClient, *calls, **fields):
 def test_turn_includes_all_its_calls(memory_client):
     turn = store_turn_of(memory_client, *nested_calls(), thread="trip")
     result = memory_client.get(f"{TURNS}/{turn.turn_id}")
-    assert result == turn_serializers.serialize_turn(turn)
+    assert result == StudioTurn.serialize(turn)
     assert list(result)[:3] == ["id", "object", "completion_id"]
     assert result["calls"][2]["calls"][1]["calls"][0]["error"] == "429"
     TurnObject.model_validate(result)

@@ -13,7 +13,7 @@ import pytest
 
 from access.users import identity
 from tasks.models import Task
-from tasks.queue import worker_notifier
+from tasks.queue import publisher
 from tests.gateway.calls import bearer, error
 from tests.triggers.trigger_yaml import Configure, hook, runs, state, unique, yaml
 
@@ -27,7 +27,7 @@ LOCKED = f"secret: {SECRET}"
 def woken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Replace the broker by a list of notifications."""
     calls: list[bool] = []
-    monkeypatch.setattr(worker_notifier, "notify", lambda: calls.append(True))
+    monkeypatch.setattr(publisher, "notify", lambda *_: calls.append(True))
     return calls
 
 

@@ -11,7 +11,6 @@ from django.test import override_settings
 
 from config.sections import Config
 from core.ids import UserId
-from database import database_executor
 from mcp_bridge.config import MCP
 from mcp_bridge.oauth.authorization_server.http_requests import OAuthHttpClient
 from mcp_bridge.oauth.errors import SignInFailed
@@ -59,22 +58,18 @@ def keys_in(folder: Path) -> Iterator[Path]:
 class SignInProcess:
     """One process that signs users in, with a separate clock."""
 
-    def __init__(self, config: Config, *, seconds: float = TEST_SECONDS) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        seconds: float = TEST_SECONDS,
+        clock: Clock | None = None,
+    ) -> None:
         self.config = config
-        self.clock = Clock()
+        self.clock = clock or Clock()
         http = OAuthHttpClient(seconds=seconds)
-        self.token_manager = TokenManager(
-            database_executor.run,
-            database_executor.run_to_end,
-            http=http,
-            clock=self.clock,
-        )
-        self.flow = AuthorizationFlow(
-            database_executor.run,
-            database_executor.run_to_end,
-            http=http,
-            clock=self.clock,
-        )
+        self.token_manager = TokenManager(http=http, clock=self.clock)
+        self.flow = AuthorizationFlow(http=http, clock=self.clock)
 
     def link_token(self, server: str, user: UserId) -> str:
         link = self.token_manager.link(self.config, server, user)

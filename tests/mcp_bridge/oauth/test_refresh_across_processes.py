@@ -110,5 +110,14 @@ async def test_parallel_event_loops_register_once(process, scripted):
 
 async def test_local_addresses_bypass_the_proxy(process, scripted, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    await process.open_link("notes", new_user())
-    assert http_requests._proxy_url("http://elsewhere.example/") == "http://127.0.0.1:9"
+    redirect = await process.open_link("notes", new_user())
+    # The server was asked: it has registered a client.
+    assert authorization_parameters(redirect)["client_id"]
+    assert len(scripted.received("/register")) == 1
+
+
+async def test_other_addresses_use_the_proxy(scripted, monkeypatch):
+    monkeypatch.setenv("http_proxy", scripted.url)
+    http = http_requests.OAuthHttpClient()
+    response = await http.get("notes", "http://elsewhere.example/unknown")
+    assert response.status == 404  # From the server that plays the proxy.

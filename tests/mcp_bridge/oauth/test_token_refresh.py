@@ -4,12 +4,10 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from django.conf import settings
 
-from database import database_executor
-from mcp_bridge import tasks
+from database import database_executor, retention
 from mcp_bridge.models import McpToken, McpUsedLink
-from mcp_bridge.oauth import token_manager, token_store, used_links
+from mcp_bridge.oauth import token_manager
 from mcp_bridge.oauth.crypto import secret_keys
 from mcp_bridge.oauth.errors import SignInFailed
 from tests.mcp_bridge.oauth.sign_in_process import (
@@ -46,8 +44,7 @@ def refreshes(scripted):
 
 
 async def test_parallel_callers_share_one_refresh(process, scripted, user):
-    others = SignInProcess(process.config)  # Another process.
-    others.clock = others.token_manager._clock = process.clock
+    others = SignInProcess(process.config, clock=process.clock)  # Another process.
     authorization_parameters = [
         each.token("notes", user) for each in [process, others] * 5
     ]
@@ -168,12 +165,11 @@ async def test_token_renewed_meanwhile_is_not_renewed_again(process, scripted, u
 
 async def test_lease_of_a_dead_process_expires(process, scripted, user):
     stored = await database_executor.run(
-        token_store.read_tokens, user, {"notes": scripted.url}
+        McpToken.objects.by_server, user, {"notes": scripted.url}
     )
     until = process.clock() + timedelta(seconds=30)
     await database_executor.run(
-        token_store.acquire_refresh_lease,
-        stored["notes"],
+        stored["notes"].acquire_refresh_lease,
         now=process.clock(),
         until=until,
     )
@@ -183,11 +179,11 @@ async def test_lease_of_a_dead_process_expires(process, scripted, user):
 
 async def test_disconnect_during_a_refresh_is_final(process, scripted, user):
     found = await database_executor.run(
-        token_store.read_tokens, user, {"notes": scripted.url}
+        McpToken.objects.by_server, user, {"notes": scripted.url}
     )
     await process.token_manager.disconnect(process.config, "notes", user)
     got = await process.token_manager._refresher._request_refresh(
-        process.config, user, found["notes"]
+        process.config, found["notes"]
     )
     assert got is None
     assert await stored(user) is None
@@ -195,14 +191,14 @@ async def test_disconnect_during_a_refresh_is_final(process, scripted, user):
 
 async def test_reconnect_during_a_refresh_keeps_the_new_token(process, scripted, user):
     found = await database_executor.run(
-        token_store.read_tokens, user, {"notes": scripted.url}
+        McpToken.objects.by_server, user, {"notes": scripted.url}
     )
     scripted.answer("/token", scripted.tokens(access_token="access-9"))
     await process.connect("notes", user)
     scripted.answer("/token", scripted.tokens(access_token="access-2"))
     assert (
         await process.token_manager._refresher._request_refresh(
-            process.config, user, found["notes"]
+            process.config, found["notes"]
         )
         is None
     )
@@ -259,12 +255,12 @@ async def test_missing_keys_do_not_fail_the_turn(process, user, monkeypatch):
     assert await process.token("notes", user) is None
 
 
-async def test_servers_without_sign_in_need_no_query(process, scripted):
+async def test_servers_without_sign_in_need_no_query(process, scripted, monkeypatch):
     async def never(*_, **__):
         raise AssertionError("a trip")
 
     config = configured(open={"url": scripted.url, "oauth": False})
-    process.token_manager._call_database = never
+    monkeypatch.setattr(database_executor, "run", never)
     assert (
         await process.token_manager.tokens(config, ["open", "gone"], new_user()) == {}
     )
@@ -273,23 +269,23 @@ async def test_servers_without_sign_in_need_no_query(process, scripted):
     }
 
 
-async def test_tokens_of_all_servers_take_one_query(scripted, database):
+async def test_tokens_of_all_servers_take_one_query(scripted, database, monkeypatch):
     process = SignInProcess(
         configured(a={"url": scripted.url}, b={"url": scripted.url})
     )
     user, trips = new_user(), []
     for name in ("a", "b"):
         await process.connect(name, user)
-    call_database = process.token_manager._call_database
+    run = database_executor.run
 
     async def counted(function, *args, **kwargs):
         trips.append(function.__name__)
-        return await call_database(function, *args, **kwargs)
+        return await run(function, *args, **kwargs)
 
-    process.token_manager._call_database = counted
+    monkeypatch.setattr(database_executor, "run", counted)
     got = await process.token_manager.tokens(process.config, ["a", "b"], user)
     assert got == {"a": "access-1", "b": "access-1"}
-    assert trips == ["read_tokens"]
+    assert trips == ["by_server"]
 
 
 # Automatic deletion.
@@ -298,11 +294,13 @@ async def test_tokens_of_all_servers_take_one_query(scripted, database):
 async def test_expired_used_links_are_deleted(process):
     now = process.clock()
     rows = McpUsedLink.objects.filter(nonce="old")
-    await database_executor.run(used_links.mark_used, "old", now)
-    assert not await database_executor.run(used_links.mark_used, "old", now)
-    await database_executor.run(used_links.delete_expired, now - timedelta(seconds=1))
+    await database_executor.run(McpUsedLink.objects.mark_used, "old", now)
+    assert not await database_executor.run(McpUsedLink.objects.mark_used, "old", now)
+    await database_executor.run(
+        retention.delete_expired, McpUsedLink, now - timedelta(seconds=1)
+    )
     assert await database_executor.run(rows.exists)
-    await database_executor.run(used_links.delete_expired, now)
+    await database_executor.run(retention.delete_expired, McpUsedLink, now)
     assert not await database_executor.run(rows.exists)
 
 
@@ -312,13 +310,7 @@ async def test_ended_sign_ins_are_deleted(process, scripted):
     scripted.answer("/token", scripted.tokens(refresh_token=None))
     await process.connect("notes", ended)
     await database_executor.run(
-        token_store.delete_expired, process.clock() + timedelta(hours=2)
+        retention.delete_expired, McpToken, process.clock() + timedelta(hours=2)
     )
     assert await stored(ended) is None
     assert await stored(renewable) is not None
-
-
-def test_delete_expired_is_scheduled():
-    content = {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
-    assert tasks.delete_expired.name in content
-    tasks.delete_expired()

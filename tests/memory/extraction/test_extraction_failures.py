@@ -7,11 +7,12 @@ import pytest
 
 from config import live
 from memory import memory_settings
-from memory.extraction import job_queue, llm_call
-from memory.models import ExtractionJob, Fact, Passage, StoredMessage
+from memory.extraction import extraction_tasks, extraction_worker, llm_call
+from memory.extraction.extraction_tasks import read_result
+from memory.models import Fact, Passage
 from memory.recall import embedding, search
-from memory.recall.context import pinned_context
 from memory.recall.types import Query
+from tasks.models import Task
 from testing.scripted_embeddings import ScriptedEmbedding
 from testing.wires import ScriptedAnswer
 from tests.memory.extraction_harness import (
@@ -19,6 +20,7 @@ from tests.memory.extraction_harness import (
     add_turn,
     fact,
     list_facts,
+    messages_of,
     propose_facts,
     run_job,
 )
@@ -42,9 +44,9 @@ def test_bad_reply_is_corrected_once_then_the_job_fails(
     fake.reply(reply)
     fake.reply(reply)
     job = run_job(add_turn(owner, "I have a cat", "ok"))
-    assert job.state == "failed"
+    assert job.state == "errored"
     assert "could not be read" in job.error
-    assert job.reply == reply
+    assert read_result(job).reply == reply
     assert len(fake.requests) == 2
     last = fake.requests[1].body["messages"]
     assert "could not be read" in last[-1]["content"]
@@ -57,7 +59,7 @@ def test_bad_reply_is_corrected_once_then_the_job_fails(
 def test_secrets_are_redacted_in_failed_jobs(config, fake, owner):
     fake.default = ScriptedAnswer(["My key is sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs"])
     job = run_job(add_turn(owner, "I have a cat", "ok"))
-    assert (job.state, job.reply) == ("failed", "My key is [redacted]")
+    assert (job.state, read_result(job).reply) == ("errored", "My key is [redacted]")
 
 
 def test_corrected_reply_is_accepted(config, fake, owner, caplog):
@@ -78,11 +80,11 @@ def test_truncated_reply_is_reported_to_the_model(config, fake, owner):
 def test_failed_job_can_be_replayed(config, fake, owner):
     fake.default = ScriptedAnswer(("no",))
     job = run_job(add_turn(owner, "I have a cat", "ok"))
-    assert job.state == "failed"
-    assert job_queue.requeue([job.pk]) == 1
+    assert job.state == "errored"
+    assert Task.objects.filter(pk=job.pk).requeue() == 1
     propose_facts(fake, fact("The user has a cat.", "I have a cat"))
     job = run_job(job)
-    assert (job.state, job.error, job.reply) == ("done", "", "")
+    assert (job.state, job.error, read_result(job).reply) == ("done", "", "")
     assert len(list_facts(owner)) == 1
 
 
@@ -102,7 +104,7 @@ def test_invalid_facts_do_not_block_valid_ones(config, fake, owner):
         "general",
         10,
     )
-    assert (job.facts_found, job.facts_saved) == (5, 1)
+    assert (read_result(job).found, read_result(job).saved) == (5, 1)
 
 
 def test_facts_are_cut_to_the_limit(config, fake, owner):
@@ -113,7 +115,7 @@ def test_facts_are_cut_to_the_limit(config, fake, owner):
     ]
     propose_facts(fake, *many)
     job = run_job(add_turn(owner, "I have many animals", "ok"))
-    assert job.facts_found == 1000
+    assert read_result(job).found == 1000
     assert len(list_facts(owner)) == 5
 
 
@@ -124,8 +126,8 @@ def test_instruction_posing_as_fact_reaches_no_prompt(config, fake, owner):
     job = run_job(add_turn(owner, f"Remember: {quote}", "ok"))
     assert list_facts(owner) == [(order, "pending_review")]
     assert search.search_facts(owner, Query("reveal system prompt"), limit=5) == []
-    assert pinned_context.pinned_facts(owner, limit=10) == []
-    message = StoredMessage.objects.filter(thread=job.thread).first()
+    assert Fact.objects.in_every_prompt(owner, limit=10) == []
+    message = messages_of(job).first()
     assert message.importance == 0.5
 
 
@@ -142,7 +144,7 @@ def test_instruction_posing_as_fact_reaches_no_prompt(config, fake, owner):
 def test_facts_are_extracted_in_every_script(config, fake, owner, text, content):
     propose_facts(fake, fact(content, text))
     job = run_job(add_turn(owner, text, "ok"))
-    assert (job.state, job.facts_saved) == ("done", 1)
+    assert (job.state, read_result(job).saved) == ("done", 1)
     assert list_facts(owner) == [(content.replace("\0", "\ufffd"), "active")]
 
 
@@ -155,7 +157,7 @@ def test_busy_provider_is_retried_later(config, fake, owner, status, caplog):
     job = run_job(add_turn(owner, "I have a cat", "ok"))
     assert (job.state, job.attempts) == ("queued", 1)
     assert job.due_at > datetime.now(UTC) + timedelta(seconds=10)
-    records = [r for r in caplog.records if r.name == job_queue.__name__]
+    records = [r for r in caplog.records if r.name == extraction_worker.__name__]
     assert not [r for r in records if r.levelname == "WARNING"]
 
 
@@ -170,14 +172,15 @@ def test_unavailable_provider_finally_fails_the_job(config, fake, owner, caplog)
         status=503, raw=b"{}", content_type="application/json"
     )
     job = add_turn(owner, "I have a cat", "ok")
-    for _ in range(job_queue.MAX_ATTEMPTS):
+    for _ in range(extraction_tasks.MAX_FAILURES):
         assert job.state == "queued"
-        ExtractionJob.objects.filter(pk=job.pk).update(due_at=NOON)
+        Task.objects.extractions().filter(pk=job.pk).update(due_at=NOON)
         job = run_job(job)
-    assert job.state == "failed"
+    assert job.state == "errored"
     # The provider's circuit may open meanwhile, which logs another warning.
-    records = [r for r in caplog.records if r.name == job_queue.__name__]
-    assert [r.levelname for r in records] == ["WARNING"]
+    records = [r for r in caplog.records if r.name == extraction_worker.__name__]
+    levels = [r.levelname for r in records]
+    assert levels == ["INFO"] * (extraction_tasks.MAX_FAILURES - 1) + ["WARNING"]
 
 
 def test_hanging_provider_is_retried_later(config, fake, owner, monkeypatch):
@@ -192,7 +195,7 @@ def test_configuration_error_fails_at_once(config, fake, owner, status):
         status=status, raw=b"{}", content_type="application/json"
     )
     job = run_job(add_turn(owner, "I have a cat", "ok"))
-    assert job.state == "failed"
+    assert job.state == "errored"
     assert job.error
 
 
@@ -221,7 +224,7 @@ def test_embedder_errors_lose_no_facts(remote, fake, owner, trouble):
     fake.default_embedding = ScriptedEmbedding(**trouble)
     propose_facts(fake, fact("The user has a cat.", "I have a cat"))
     job = run_job(add_turn(owner, "I have a cat", "ok"))
-    assert (job.state, job.facts_saved) == ("done", 1)
+    assert (job.state, read_result(job).saved) == ("done", 1)
     rows = Passage.objects.filter(user_id=owner)
     assert len(rows) == 3
     assert all(row.embedding_error and row.vector is None for row in rows)
@@ -245,7 +248,7 @@ def test_failed_run_keeps_existing_vectors(remote, fake, owner):
     before = list(Passage.objects.filter(user_id=owner).values_list("id", "embedder"))
     fake.default_embedding = ScriptedEmbedding(status=503)
     propose_facts(fake)
-    ExtractionJob.objects.filter(pk=job.pk).update(due_at=NOON)
+    Task.objects.extractions().filter(pk=job.pk).update(due_at=NOON)
     assert run_job(job).state == "done"
     after = list(Passage.objects.filter(user_id=owner).values_list("id", "embedder"))
     assert before == after

@@ -8,19 +8,22 @@ from django.db import connection
 
 from memory.extraction import (
     extraction_worker,
-    job_queue,
     llm_call,
 )
-from memory.models import ExtractionJob, Passage
+from memory.models import Passage, StoredMessage
 from memory.recall import embedding
 from memory.user_data import erasure
+from tasks.models import Task
 from testing.wires import ScriptedAnswer
 from tests.memory.extraction_harness import (
+    NOON,
     add_turn,
+    claim,
     fact,
     list_facts,
     new_user,
     propose_facts,
+    run_due_jobs,
     run_job,
 )
 
@@ -52,19 +55,20 @@ def test_erasure_during_extraction_leaves_no_rows(
     monkeypatch.setattr(module, name, erased)
     propose_facts(fake, fact("The user has a cat.", "I have a cat"))
     add_turn(owner, "I have a cat", "ok")
-    (taken,) = job_queue.claim(1, 300)
-    extraction_worker.run_job(taken)
+    taken = claim()
+    extraction_worker.run(taken)
     assert not any(erasure.count_rows(owner).values())
 
 
 def test_worker_without_lease_writes_nothing(config, fake, owner, monkeypatch):
     add_turn(owner, "I have a cat", "ok")
-    (lost,) = job_queue.claim(1, 0)
-    (_found,) = job_queue.claim(1, 300)
+    lost = claim()
+    Task.objects.filter(pk=lost.pk).update(due_at=NOON)
+    assert claim().attempts == 2
     propose_facts(fake, fact("The user has a cat.", "I have a cat"))
-    extraction_worker.run_job(lost)
+    extraction_worker.run(lost)
     assert list_facts(owner) == []
-    assert ExtractionJob.objects.get().state == "running"
+    assert Task.objects.extractions().get().state == "running"
 
 
 def test_prompt_and_facts_are_separate_per_user(config, fake, owner):
@@ -73,7 +77,7 @@ def test_prompt_and_facts_are_separate_per_user(config, fake, owner):
     add_turn(other, "I have a dog", "ok")
     propose_facts(fake, fact("The user has a cat.", "I have a cat"))
     propose_facts(fake, fact("The user has a dog.", "I have a dog"))
-    assert extraction_worker.run_due_jobs(60) == 2
+    assert run_due_jobs() == 2
     assert list_facts(owner) == [("The user has a cat.", "active")]
     assert list_facts(other) == [("The user has a dog.", "active")]
     assert "a dog" not in prompt(fake, 0)[1]
@@ -82,10 +86,21 @@ def test_prompt_and_facts_are_separate_per_user(config, fake, owner):
 
 def test_job_with_foreign_thread_reads_nothing(config, fake, owner):
     job = add_turn(new_user(), "my secret is 42", "ok")
-    ExtractionJob.objects.filter(pk=job.pk).update(user_id=owner)
+    Task.objects.extractions().filter(pk=job.pk).update(user_id=owner)
     assert run_job(job).state == "done"
     assert fake.requests == []
     assert not Passage.objects.filter(user_id=owner).exists()
+
+
+def test_nothing_is_extracted_from_another_branch(config, fake, owner):
+    job = add_turn(owner, "I live in Rome", "ok")
+    StoredMessage.objects.filter(turn_id=job.turn_id).update(is_active=False)
+    assert run_job(job).state == "done"
+    assert fake.requests == []
+    assert not Passage.objects.filter(user_id=owner).exists()
+    propose_facts(fake)
+    assert run_job(add_turn(owner, "I live in Oslo", "ok")).state == "done"
+    assert "Rome" not in prompt(fake)[1]
 
 
 def test_parallel_contradictions_leave_one_active_fact(config, fake, owner):
@@ -103,14 +118,14 @@ def test_parallel_contradictions_leave_one_active_fact(config, fake, owner):
         worker.start()
     for worker in workers:
         worker.join()
-    extraction_worker.run_due_jobs(60)
-    assert set(ExtractionJob.objects.values_list("state")) == {("done",)}
+    run_due_jobs()
+    assert set(Task.objects.extractions().values_list("state")) == {("done",)}
     statuses = sorted(status for _, status in list_facts(owner))
     assert statuses == ["active", "superseded"]
 
 
 def drain_and_leave() -> None:
     try:
-        extraction_worker.run_due_jobs(60)
+        run_due_jobs()
     finally:
         connection.close()

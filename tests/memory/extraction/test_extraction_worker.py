@@ -1,31 +1,35 @@
 """Extraction from a turn: the request, the stored facts, and their user."""
 
-import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import connection
 
 from memory.extraction import (
+    extraction_handler,
     extraction_worker,
     fact_parser,
-    job_queue,
-    notifier,
 )
-from memory.models import ExtractionJob, Fact, Passage, StoredMessage
+from memory.extraction.extraction_tasks import read_result
+from memory.models import Fact, Passage
 from memory.recall import search
 from memory.recall.types import Query
+from providers import sync_bridge
+from tasks.models import EXTRACTION, Task
 from testing.wires import ScriptedAnswer
 from tests.memory.extraction_harness import (
     CONFIG,
     NOON,
     add_turn,
+    change_payload,
     fact,
     list_facts,
+    messages_of,
     new_user,
     propose_facts,
+    run_due_jobs,
     run_job,
 )
+from tests.tasks.conftest import RunnerHarness, wait_until
 
 HOUR = timedelta(hours=1)
 
@@ -45,7 +49,7 @@ def test_extraction_saves_fact_from_user_message(config, fake, owner):
     )
     job = run_job(job)
     assert (job.state, job.error) == ("done", "")
-    assert (job.facts_found, job.facts_saved) == (1, 1)
+    assert (read_result(job).found, read_result(job).saved) == (1, 1)
     (row,) = Fact.objects.filter(user_id=owner)
     assert (row.content, row.importance) == ("The user lives in Lisbon.", 8)
     assert (row.source, row.agent) == ("extraction", "assistant")
@@ -86,36 +90,34 @@ def test_refused_parameters_are_dropped_and_retried(config, fake, owner):
     assert len(list_facts(owner)) == 1
 
 
-def test_stopping_worker_returns_its_job_to_the_queue(config, fake, owner, monkeypatch):
-    monkeypatch.setattr(extraction_worker, "_stopping", threading.Event())
+def test_stopping_worker_returns_its_task_to_the_queue(config, fake, owner):
     job = add_turn(owner, "I have a cat", "ok")
     fake.hang()
-
-    def work() -> None:
-        extraction_worker.run_due_jobs(60)
-        connection.close()
-
-    at_work = threading.Thread(target=work)
-    at_work.start()
+    worker = RunnerHarness([owner], kinds=[EXTRACTION])
+    worker.check_queue()
     fake.wait(lambda: fake.requests)
-    extraction_worker.stop()
-    extraction_worker.release_jobs()
+    sync_bridge.run_sync(worker.executor.stop(0), timeout_seconds=60)
     job.refresh_from_db()
-    assert (job.state, job.attempts) == ("queued", 0)
+    assert (job.state, job.failures, job.interruptions) == ("queued", 0, 0)
     assert job.due_at <= datetime.now(UTC)
     fake.release()
-    at_work.join(60)
+    worker.stop()
+    fake.wait(lambda: not extraction_handler._threads._work_queue.qsize())
     job.refresh_from_db()
-    assert job.state == "queued", "who gave it back wrote to it"
+    assert job.state == "queued", "the stopped worker wrote to it"
 
 
-def test_stopping_worker_starts_no_job(config, fake, owner, monkeypatch):
-    monkeypatch.setattr(extraction_worker, "_stopping", threading.Event())
-    job = add_turn(owner, "I have a cat", "ok")
-    extraction_worker.stop()
-    assert extraction_worker.run_due_jobs(60) == 0
-    job.refresh_from_db()
-    assert job.state == "queued"
+def test_worker_runs_a_users_turns_in_order(config, fake, owner):
+    jobs = [add_turn(owner, f"turn {number}", "ok") for number in range(3)]
+    fake.default = ScriptedAnswer(('{"facts": []}',))
+    worker = RunnerHarness([owner], kinds=[EXTRACTION])
+    worker.check_queue()
+    # Each end publishes the permit for the next turn.
+    wait_until(lambda: Task.objects.get(pk=jobs[-1].pk).state == "done")
+    worker.stop()
+    texts = [request.body["messages"][1]["content"] for request in fake.requests]
+    assert ["turn 0" in texts[0], "turn 2" in texts[2]] == [True, True]
+    assert len(texts) == 3
 
 
 def test_local_model_extracts_one_turn_at_a_time(config, fake, owner):
@@ -123,11 +125,11 @@ def test_local_model_extracts_one_turn_at_a_time(config, fake, owner):
     job = add_turn(owner, "I have a cat", "ok")
     with extraction_worker._local_model_lock:
         job = run_job(job)
-    assert (job.state, job.attempts) == ("queued", 0)
+    assert (job.state, job.failures) == ("queued", 0)
     assert job.due_at > datetime.now(UTC)
     assert fake.requests == []
     propose_facts(fake)
-    ExtractionJob.objects.filter(pk=job.pk).update(due_at=datetime.now(UTC))
+    Task.objects.extractions().filter(pk=job.pk).update(due_at=datetime.now(UTC))
     assert run_job(job).state == "done"
 
 
@@ -155,7 +157,7 @@ def test_anthropic_model_can_extract_facts(config, fake, owner):
 
 def test_prompt_contains_earlier_messages_without_tools(config, fake, owner):
     add_turn(owner, *[f"earlier {n}" for n in range(30)])
-    ExtractionJob.objects.all().delete()
+    Task.objects.extractions().delete()
     job = add_turn(owner, "now", "TOOL RESULT", "reply", roles="uta")
     propose_facts(fake)
     run_job(job)
@@ -178,20 +180,20 @@ def test_prompt_contains_similar_facts_to_supersede(config, fake, owner):
         ("The user lives in Lisbon.", "superseded"),
         ("The user moved to Oslo.", "active"),
     ]
-    assert job.facts_saved == 1
+    assert read_result(job).saved == 1
 
 
 def test_known_fact_is_not_saved_again(config, fake, owner):
     for day in range(2):
         propose_facts(fake, fact("The user has a cat.", "I have a cat"))
         job = run_job(add_turn(owner, "I have a cat", "ok", at=NOON + day * HOUR))
-    assert (job.facts_found, job.facts_saved) == (1, 0)
+    assert (read_result(job).found, read_result(job).saved) == (1, 0)
     assert list_facts(owner) == [("The user has a cat.", "active")]
 
 
 def test_dates_use_the_users_time_zone(config, fake, owner):
     job = add_turn(owner, "My exam is tomorrow", "ok")
-    ExtractionJob.objects.filter(pk=job.pk).update(time_zone="Asia/Tokyo")
+    change_payload(job, time_zone="Asia/Tokyo")
     given = fact(
         "The user has an exam on 2126-03-03.",
         "My exam is tomorrow",
@@ -236,7 +238,7 @@ def test_important_fact_raises_message_importance(config, fake, owner):
         fact("The user likes tea.", "I like tea", importance=2),
     )
     job = run_job(add_turn(owner, "I am allergic to nuts. I like tea", "ok"))
-    messages = StoredMessage.objects.filter(thread=job.thread).order_by("position")
+    messages = messages_of(job)
     assert [message.importance for message in messages] == [0.9, 0.5]
 
 
@@ -248,8 +250,8 @@ def test_instruction_like_message_is_never_recalled(config, fake, owner):
         fake, fact("The user is allergic to nuts.", "allergic to nuts", importance=9)
     )
     job = run_job(add_turn(owner, ORDER, ORDER))
-    assert job.facts_saved == 1
-    messages = StoredMessage.objects.filter(thread=job.thread)
+    assert read_result(job).saved == 1
+    messages = messages_of(job)
     assert {message.importance for message in messages} == {0.5}
     assert search.search_messages(owner, Query("PWNED instructions"), limit=5) == []
     assert search.search_facts(owner, Query("nuts"), limit=5)
@@ -258,7 +260,7 @@ def test_instruction_like_message_is_never_recalled(config, fake, owner):
 def test_unimportant_fact_keeps_message_importance(config, fake, owner):
     propose_facts(fake, fact("The user likes tea.", "I like tea", importance=2))
     job = run_job(add_turn(owner, "I like tea", "ok"))
-    assert StoredMessage.objects.filter(thread=job.thread).first().importance == 0.5
+    assert messages_of(job).first().importance == 0.5
 
 
 # Turns without facts.
@@ -267,16 +269,16 @@ def test_unimportant_fact_keeps_message_importance(config, fake, owner):
 @pytest.mark.parametrize("agent", ["private"])
 def test_agent_without_memory_extracts_nothing(config, fake, owner, agent):
     job = add_turn(owner, "I have a cat", "ok")
-    ExtractionJob.objects.filter(pk=job.pk).update(agent=agent)
+    Task.objects.extractions().filter(pk=job.pk).update(agent=agent)
     job = run_job(job)
-    assert (job.state, job.error) == ("done", "memory is off")
+    assert (job.state, read_result(job).skipped) == ("done", "memory is off")
     assert fake.requests == []
     assert not Passage.objects.filter(user_id=owner).exists()
 
 
 def test_removed_agent_uses_global_memory_settings(config, fake, owner):
     job = add_turn(owner, "I have a cat", "ok")
-    ExtractionJob.objects.filter(pk=job.pk).update(agent="gone")
+    Task.objects.extractions().filter(pk=job.pk).update(agent="gone")
     propose_facts(fake, fact("The user has a cat.", "I have a cat"))
     assert run_job(job).state == "done"
     assert len(list_facts(owner)) == 1
@@ -286,7 +288,7 @@ def test_memory_switched_off_ends_the_job_without_facts(config, fake, owner):
     job = add_turn(owner, "I have a cat", "ok")
     config(CONFIG.partition("memory:\n  user_state")[0])
     job = run_job(job)
-    assert (job.state, job.error) == ("done", "memory is off")
+    assert (job.state, read_result(job).skipped) == ("done", "memory is off")
 
 
 @pytest.mark.parametrize(
@@ -305,29 +307,7 @@ def test_zero_fact_limit_calls_no_model_but_indexes_messages(config, fake, owner
     assert hit.text == "I love the tango"
 
 
-# Many jobs.
-
-
-def test_due_jobs_run_and_another_worker_is_notified(config, fake, owner, monkeypatch):
-    notifications = []
-    monkeypatch.setattr(notifier, "notify", lambda: notifications.append(1))
-    for number in range(3):
-        add_turn(new_user(), f"hello {number}", "ok")
-    fake.default = ScriptedAnswer(('{"facts": []}',))
-    assert extraction_worker.run_due_jobs(60) == 3
-    assert len(notifications) == 2
-    assert job_queue.count_by_state()["done"] == 3
-
-
-def test_worker_stops_when_its_time_limit_is_reached(config, fake, monkeypatch):
-    notifications = []
-    monkeypatch.setattr(notifier, "notify", lambda: notifications.append(1))
-    for number in range(3):
-        add_turn(new_user(), f"hello {number}", "ok")
-    fake.default = ScriptedAnswer(('{"facts": []}',))
-    assert extraction_worker.run_due_jobs(0) == 1
-    assert job_queue.count_by_state()["due"] == 2
-    assert notifications
+# Many tasks.
 
 
 def test_unexpected_error_fails_one_job_and_the_next_runs(
@@ -345,6 +325,11 @@ def test_unexpected_error_fails_one_job_and_the_next_runs(
     add_turn(owner, "one", "ok")
     add_turn(owner, "two", "ok")
     fake.default = ScriptedAnswer(('{"facts": []}',))
-    assert extraction_worker.run_due_jobs(60) == 2
-    states = ExtractionJob.objects.order_by("pk").values_list("state", "error")
-    assert list(states) == [("failed", "ZeroDivisionError: odd"), ("done", "")]
+    assert run_due_jobs() == 2
+    states = (
+        Task.objects.extractions().order_by("created_at").values_list("state", "error")
+    )
+    assert list(states) == [
+        ("errored", "ZeroDivisionError: see the server's log"),
+        ("done", ""),
+    ]

@@ -3,7 +3,6 @@
 
 import json
 import time
-import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +12,8 @@ import pytest
 from core.messages import Message
 from memory.extraction import date_parsing, fact_parser, prompts
 from memory.extraction.prompts import ExtractionInput, PromptMessage
-from memory.facts.types import FactDraft, StoredFact
+from memory.facts.types import FactDraft
+from memory.models import Fact
 from tests.memory.extraction_harness import NOON
 
 LISBON = date_parsing.get_zone("Europe/Lisbon")
@@ -32,26 +32,8 @@ def material(*texts: str, **fields: Any) -> ExtractionInput:
     return ExtractionInput(**{"turn": lines, "earlier": (), "zone": UTC, **fields})
 
 
-def fact_row(content: str, category: str = "fact") -> StoredFact:
-    return StoredFact(
-        uuid.uuid4(),
-        content,
-        category,
-        None,
-        5,
-        "active",
-        False,
-        "extraction",
-        "",
-        "",
-        NOON,
-        None,
-        None,
-        None,
-        None,
-        NOON,
-        NOON,
-    )
+def fact_row(content: str, category: str = "fact") -> Fact:
+    return Fact(content=content, category=category)
 
 
 def fact(content="The user has a cat.", quote="a cat", **fields: Any) -> dict:

@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from core.ids import UserId
 from memory.facts import fact_store
 from memory.facts.types import FactDraft, SaveResult
+from memory.models import Fact
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -56,7 +57,7 @@ def test_as_of_shows_superseded_fact_until_its_change(owner, day):
     assert contents_on(owner, 4.9) == ["Lives in Lisbon"]
     assert contents_on(owner, 5) == ["Lives in Berlin"]
     [earlier], _ = fact_store.page_facts(owner, as_of=START + 4 * DAY)
-    assert (earlier.status, earlier.superseded_by, earlier.valid_to) == (
+    assert (earlier.status, earlier.superseded_by_id, earlier.valid_to) == (
         "active",
         None,
         None,
@@ -80,7 +81,7 @@ def test_as_of_shows_earlier_text_of_edited_fact(owner, day):
 def test_as_of_before_deletion_shows_deleted_fact(owner, day):
     fact_id = save(owner, "Likes tea").fact_id
     day(2)
-    fact_store.soft_delete_fact(owner, fact_id, by="user")
+    fact_store.forget_fact(owner, fact_id, by="user")
     day(4)
     fact_store.edit_fact(owner, fact_id, {"status": "active"}, by="user")
     for number, is_active in ((1, True), (2, False), (3, False), (4, True)):
@@ -101,7 +102,7 @@ def test_as_of_respects_expiry(owner, day, is_noted):
     save(owner, "Has a visa", expires_at=START + 2 * DAY, is_pinned=True)
     now = day(5)
     if is_noted:
-        fact_store.expire_due_facts(now)
+        Fact.objects.expire_due(now)
     assert sorted(contents_on(owner, 1)) == ["Has a visa", "Is in Rome"]
     assert contents_on(owner, 2) == contents_on(owner, 9) == ["Has a visa"]
     assert contents_on(owner, 3, status="expired") == ["Is in Rome"]
@@ -132,7 +133,7 @@ def test_as_of_pages_continue_without_gap_or_repeat(owner, day):
                 owner, fact.id, {"content": f"Boat {number}b"}, by="user"
             )
         elif number % 3 == 1:
-            fact_store.soft_delete_fact(owner, fact.id, by="user")
+            fact_store.forget_fact(owner, fact.id, by="user")
     contents, after, has_more = [], None, True
     while has_more:
         page, has_more = fact_store.page_facts(owner, as_of=as_of, after=after, limit=5)
@@ -147,7 +148,7 @@ def test_as_of_takes_three_queries(owner, day, stored):
         save(owner, f"Boat {number} is called {number:x}")
     day(1)
     for fact in fact_store.page_facts(owner, limit=stored // 2)[0]:
-        fact_store.soft_delete_fact(owner, fact.id, by="user")
+        fact_store.forget_fact(owner, fact.id, by="user")
     with CaptureQueriesContext(connection) as queries:
         fact_store.page_facts(owner, as_of=START)
     assert len(queries) == 3

@@ -118,7 +118,7 @@ def test_changed_fact_supersedes_the_old_one(owner):
     assert active(owner) == ["Lives in Berlin"]
     earlier = fact_store.get_fact(owner, old.fact_id)
     assert (earlier.status, earlier.content) == ("superseded", "Lives in Lisbon")
-    assert (earlier.superseded_by, earlier.valid_to) == (new.fact_id, MAY + DAY)
+    assert (earlier.superseded_by_id, earlier.valid_to) == (new.fact_id, MAY + DAY)
     assert last(owner, old) == ("superseded", "superseded by: Lives in Berlin")
     assert not Passage.objects.filter(fact_id=old.fact_id).exists()
 
@@ -176,7 +176,7 @@ def test_missing_or_deleted_fact_cannot_be_superseded(owner, status):
     ended = uuid.uuid4()
     if status == "deleted":
         ended = save(owner, "Loves steak").fact_id
-        fact_store.soft_delete_fact(owner, ended, by="user")
+        fact_store.forget_fact(owner, ended, by="user")
     assert save(owner, "Is a vegan", supersedes=ended).outcome == "created"
 
 
@@ -200,7 +200,7 @@ def test_vectors_propose_matches_without_common_words(owner):
             owner, [FactDraft("Is married")], [embedded], by="extraction"
         )
         assert saved.outcome == outcome
-        fact_store.soft_delete_fact(owner, saved.fact_id, by="user")
+        fact_store.forget_fact(owner, saved.fact_id, by="user")
 
 
 def test_drafts_of_one_batch_are_reconciled(owner):
@@ -276,7 +276,7 @@ def test_older_statement_is_stored_as_outdated(owner, key):
     old = save(owner, "Lives in Lisbon", said_at=MAY - DAY, key=key)
     assert old.outcome == "outdated"
     fact = fact_store.get_fact(owner, old.fact_id)
-    assert (fact.status, fact.superseded_by) == ("superseded", new.fact_id)
+    assert (fact.status, fact.superseded_by_id) == ("superseded", new.fact_id)
     assert fact.valid_to == MAY
     assert active(owner) == ["Lives in Berlin"]
     assert save(owner, "Lives in Lisbon", said_at=MAY - DAY, key=key) == old
@@ -323,7 +323,7 @@ def test_held_draft_is_stored_for_review(owner):
 
 def test_deleted_fact_is_not_relearned_from_old_messages(owner):
     first = save(owner, "Likes tea", said_at=MAY)
-    fact_store.soft_delete_fact(owner, first.fact_id, by="user")
+    fact_store.forget_fact(owner, first.fact_id, by="user")
     assert save(owner, "Likes tea", said_at=MAY) == SaveResult(
         first.fact_id, "outdated"
     )
@@ -383,12 +383,12 @@ def test_failed_save_stores_nothing(owner, monkeypatch):
         raise RuntimeError("power cut")
 
     old = save(owner, "Lives in Lisbon")
-    monkeypatch.setattr("memory.recall.passages.index_facts", broken)
+    monkeypatch.setattr("memory.models.passages.PassageQuerySet.index_facts", broken)
     with pytest.raises(RuntimeError):
         save(owner, "Lives in Berlin")
     monkeypatch.undo()
     assert active(owner) == ["Lives in Lisbon"]
-    assert fact_store.get_fact(owner, old.fact_id).superseded_by is None
+    assert fact_store.get_fact(owner, old.fact_id).superseded_by_id is None
 
 
 def test_batch_takes_few_queries(owner):

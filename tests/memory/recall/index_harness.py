@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from memory.models import Fact, Thread
+from memory.models import Fact, Passage, Thread
 from memory.models import StoredMessage as MessageRow
-from memory.recall import passages, search
+from memory.recall import search
 from memory.recall.index import small_corpus
 from memory.recall.types import Embedded, Query
 from memory.transcript import message_store
@@ -45,7 +45,7 @@ def index_fact(user: UserId, content: str, embedded=None, **fields) -> uuid.UUID
         updated_at=now,
         **fields,
     )
-    passages.index_facts(user, [(fact.id, content, embedded, "")])
+    Passage.objects.index_facts(user, [(fact.id, content, embedded, "")])
     return fact.id
 
 
@@ -64,7 +64,7 @@ def index_messages(user: UserId, *texts: str, thread: str = "", vectors=()) -> i
     )
     given = [*vectors, *[None] * (len(stored) - len(vectors))]
     thread_id = Thread.objects.get(user_id=user, name=thread).id
-    passages.index_messages(
+    Passage.objects.index_messages(
         user,
         thread_id,
         [(m.id, m.position, m.text, v, "") for m, v in zip(stored, given, strict=True)],

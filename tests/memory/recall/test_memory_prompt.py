@@ -9,7 +9,7 @@ import pytest
 
 from core import token_estimates
 from memory.extraction import date_parsing
-from memory.facts.types import StoredFact
+from memory.models import Fact
 from memory.recall.context import memory_prompt
 from memory.recall.context.memory_prompt import PromptMemories
 from memory.recall.types import MessageHit
@@ -22,7 +22,7 @@ def render(*arguments: Any) -> str:
     return memory_prompt.render(*arguments).text
 
 
-def fact(content: str, **fields) -> StoredFact:
+def fact(content: str, **fields) -> Fact:
     defaults = {
         "id": uuid.uuid4(),
         "category": "fact",
@@ -34,14 +34,14 @@ def fact(content: str, **fields) -> StoredFact:
         "agent": "",
         "quote": "",
         "said_at": NOW,
-        "superseded_by": None,
+        "superseded_by_id": None,
         "valid_from": None,
         "valid_to": None,
         "expires_at": None,
         "created_at": NOW,
         "updated_at": NOW,
     }
-    return StoredFact(content=content, **{**defaults, **fields})
+    return Fact(content=content, **{**defaults, **fields})
 
 
 def message(text: str, number: int = 1, **fields) -> MessageHit:

@@ -8,9 +8,8 @@ from django.db import connection
 from django.utils import timezone
 
 from core.ids import UserId
-from memory.models import Fact, Owner, Passage
-from memory.models.fields import read_vector
-from memory.recall import passages, search
+from memory.models import Fact, Owner, Passage, passages
+from memory.recall import search
 from memory.recall.index import corpus_cache, term_encoding, tokenizer
 from memory.recall.index.retrieval_types import (
     FactFilter,
@@ -54,20 +53,20 @@ def list_passages(user: UserId) -> list[Passage]:
     ],
 )
 def test_shared_subject_is_stripped(text, stripped):
-    assert passages.strip_subject(text) == stripped
+    assert tokenizer.strip_subject(text) == stripped
 
 
 def test_passage_stores_vector_and_terms(owner):
     index_fact(owner, "The user lives in Lisbon", vector(1, 1))
     (row,) = list_passages(owner)
     assert (row.embedder, row.dimensions, row.embedding_error) == ("test", 4, "")
-    assert read_vector(row.vector) == pytest.approx(vector(1, 1).vector)
+    assert row.vector == pytest.approx(vector(1, 1).vector)
     assert not row.is_question
 
 
 def test_embedding_error_is_stored_truncated(owner):
     fact = Fact.objects.get(id=index_fact(owner, "tea"))
-    passages.index_facts(owner, [(fact.id, "tea", None, "x" * 5_000)])
+    Passage.objects.index_facts(owner, [(fact.id, "tea", None, "x" * 5_000)])
     (row,) = list_passages(owner)
     assert (row.embedder, row.vector) == ("", None)
     assert row.embedding_error == "x" * passages.MAX_ERROR_LENGTH
@@ -76,12 +75,12 @@ def test_embedding_error_is_stored_truncated(owner):
 def test_removals_raise_the_version_and_additions_do_not(owner):
     fact = index_fact(owner, "tea")
     assert not Owner.objects.filter(user_id=owner).exists()
-    passages.index_facts(owner, [(fact, "coffee", None, "")])
+    Passage.objects.index_facts(owner, [(fact, "coffee", None, "")])
     assert version(owner) == 1
-    passages.unindex_facts(owner, [fact])
+    Passage.objects.unindex(owner, fact__in=[fact])
     assert version(owner) == 2
-    passages.unindex_facts(owner, [fact])
-    passages.unindex_facts(owner, [])
+    Passage.objects.unindex(owner, fact__in=[fact])
+    Passage.objects.unindex(owner, fact__in=[])
     assert version(owner) == 2
     assert list_passages(owner) == []
 
@@ -94,10 +93,10 @@ def test_passages_are_written_in_batches(owner, monkeypatch):
         row.said_at = row.created_at = row.updated_at = now
     Fact.objects.bulk_create(rows)
     texts = [(row.id, row.content, None, "") for row in rows]
-    passages.index_facts(owner, texts)
-    passages.index_facts(owner, texts)
+    Passage.objects.index_facts(owner, texts)
+    Passage.objects.index_facts(owner, texts)
     assert len(list_passages(owner)) == 8
-    passages.unindex_facts(owner, [row.id for row in rows])
+    Passage.objects.unindex(owner, fact__in=[row.id for row in rows])
     assert list_passages(owner) == []
 
 
@@ -121,7 +120,7 @@ def test_very_long_conversation_fits_the_tsvector_limit(owner):
 def test_reindexed_messages_are_stored_once(owner):
     thread = index_messages(owner, "tea", "milk")
     rows = [(m.message_id, m.position, "tea", None, "") for m in list_passages(owner)]
-    passages.index_messages(owner, thread, rows)
+    Passage.objects.index_messages(owner, thread, rows)
     assert len(list_passages(owner)) == 2
     assert find_messages(owner, "milk") == []
 
@@ -134,12 +133,12 @@ def test_passages_without_current_vector_are_pending(owner):
     index_fact(owner, "The user likes milk", vector(1, embedder="old"))
     index_messages(owner, "hello")
     waiting = [
-        p for p in passages.list_pending("test", limit=10_000) if p.user_id == owner
+        p for p in Passage.objects.pending("test").with_text() if p.user_id == owner
     ]
     assert [p.text for p in waiting] == ["likes milk", "hello"]
     first, second = waiting
     assert passage not in [p.id for p in waiting]
-    after = passages.list_pending("test", after=first.id, limit=1)
+    after = Passage.objects.pending("test").filter(id__gt=first.id)
     assert after[0].id <= second.id
 
 
@@ -147,9 +146,9 @@ def test_stored_vectors_are_searchable(owner):
     fact = index_fact(owner, "The user likes tea", vector(1, embedder="old"))
     assert near(owner) == []
     waiting = [
-        p for p in passages.list_pending("test", limit=10_000) if p.user_id == owner
+        p for p in Passage.objects.pending("test").with_text() if p.user_id == owner
     ]
-    passages.set_vectors([(waiting[0], vector(1), "")])
+    Passage.objects.set_vectors([(waiting[0], vector(1), "")])
     (row,) = list_passages(owner)
     assert (row.fact_id, row.embedder) == (fact, "test")
     assert near(owner) == [row.id]
@@ -159,10 +158,10 @@ def test_stored_vectors_are_searchable(owner):
 def test_vector_for_a_changed_passage_is_dropped(owner):
     fact = index_fact(owner, "The user likes tea")
     waiting = [
-        p for p in passages.list_pending("test", limit=10_000) if p.user_id == owner
+        p for p in Passage.objects.pending("test").with_text() if p.user_id == owner
     ]
-    passages.index_facts(owner, [(fact, "The user likes milk", None, "")])
-    passages.set_vectors([(waiting[0], vector(1), "")])
+    Passage.objects.index_facts(owner, [(fact, "The user likes milk", None, "")])
+    Passage.objects.set_vectors([(waiting[0], vector(1), "")])
     (row,) = list_passages(owner)
     assert row.embedder == ""
 
@@ -170,26 +169,26 @@ def test_vector_for_a_changed_passage_is_dropped(owner):
 def test_vector_for_an_erased_user_is_dropped(owner):
     index_fact(owner, "The user likes tea")
     waiting = [
-        p for p in passages.list_pending("test", limit=10_000) if p.user_id == owner
+        p for p in Passage.objects.pending("test").with_text() if p.user_id == owner
     ]
     erasure.erase_user(owner)
-    passages.set_vectors([(waiting[0], vector(1), "")])
+    Passage.objects.set_vectors([(waiting[0], vector(1), "")])
     assert not Owner.objects.filter(user_id=owner).exists()
 
 
 def test_pending_passages_are_counted(owner):
-    before = passages.count_pending("counted")
+    before = Passage.objects.pending("counted").count()
     index_fact(owner, "tea", vector(1, embedder="counted"))
     fact = index_fact(owner, "milk")
-    passages.index_facts(owner, [(fact, "milk", None, "down")])
-    assert passages.count_pending("counted") == before + 1
+    Passage.objects.index_facts(owner, [(fact, "milk", None, "down")])
+    assert Passage.objects.pending("counted").count() == before + 1
 
 
 def test_vector_of_another_user_cannot_be_set(owner):
     index_fact(owner, "tea", vector(1, embedder="old"))
     (row,) = list_passages(owner)
-    forged = passages.PendingPassage(row.id, UserId(uuid.uuid4()), "tea")
-    passages.set_vectors([(forged, vector(1), "")])
+    forged = Passage(id=row.id, user_id=uuid.uuid4())
+    Passage.objects.set_vectors([(forged, vector(1), "")])
     assert list_passages(owner)[0].embedder == "old"
 
 
@@ -224,7 +223,7 @@ def test_removed_passage_leaves_the_cache(owner):
     fact = index_fact(owner, "tea", vector(1))
     index_fact(owner, "milk", vector(0, 1))
     assert corpus_cache.get_corpora(owner).facts.live_count == 2
-    passages.unindex_facts(owner, [fact])
+    Passage.objects.unindex(owner, fact__in=[fact])
     assert corpus_cache.get_corpora(owner).facts.live_count == 1
     assert near(owner) == []
 
@@ -247,4 +246,4 @@ def test_corpus_cache_evicts_least_recently_used_user(monkeypatch):
     assert corpus_cache._cached_bytes == sum(
         s.nbytes for s in corpus_cache._cache.values()
     )
-    passages.unindex_facts(users[2], [fact])
+    Passage.objects.unindex(users[2], fact__in=[fact])

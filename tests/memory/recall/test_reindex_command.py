@@ -11,7 +11,7 @@ from django.db import connection
 
 from core.ids import UserId
 from memory.models import Passage
-from memory.recall import embedding, passages, search
+from memory.recall import embedding, search
 from memory.recall.index import hnsw_index, postgres_index
 from memory.recall.types import Embedded, Query
 from providers.embeddings.base import Embedder
@@ -247,7 +247,7 @@ def test_hnsw_index_is_used_only_for_many_passages(database):
 
 def test_vector_for_a_removed_passage_is_dropped(owner):
     index_fact(owner, "tea")
-    waiting = passages.list_pending(NEW)
+    waiting = list(Passage.objects.pending(NEW).with_text())
     Passage.objects.all().delete()
-    passages.set_vectors([(waiting[0], vector(1), "")])
+    Passage.objects.set_vectors([(waiting[0], vector(1), "")])
     assert Passage.objects.count() == 0

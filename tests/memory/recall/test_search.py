@@ -6,12 +6,12 @@ from datetime import timedelta
 import numpy as np
 import pytest
 from django.db import transaction
+from django.forms.models import model_to_dict
 from django.utils import timezone
 
-from memory.facts import fact_store
-from memory.models import Fact, Owner
+from memory.models import Fact, Owner, Passage
 from memory.models import StoredMessage as MessageRow
-from memory.recall import passages, search
+from memory.recall import search
 from memory.recall.index import numpy_index, retrieval_types
 from memory.recall.types import Embedded, Query
 from tests.memory.recall.index_harness import (
@@ -170,10 +170,10 @@ def test_new_fact_is_found_at_once(owner):
 def test_earlier_text_of_a_fact_is_not_found(owner):
     fact = index_fact(owner, "The user lives in Lisbon")
     assert find_facts(owner, "lisbon")
-    passages.index_facts(owner, [(fact, "The user lives in Porto", None, "")])
+    Passage.objects.index_facts(owner, [(fact, "The user lives in Porto", None, "")])
     assert find_facts(owner, "lisbon") == []
     assert len(find_facts(owner, "porto")) == 1
-    passages.unindex_facts(owner, [fact])
+    Passage.objects.unindex(owner, fact__in=[fact])
     assert find_facts(owner, "porto") == []
 
 
@@ -259,7 +259,7 @@ def test_fact_hit_contains_every_field(owner):
         owner, "tea", key="drink", expires_at=timezone.now() + timedelta(1)
     )
     (found,) = search.search_facts(owner, Query("tea"), limit=1)
-    assert found.fact == fact_store.stored_fact_from_row(Fact.objects.get(id=fact))
+    assert model_to_dict(found.fact) == model_to_dict(Fact.objects.get(id=fact))
 
 
 def test_combined_search_equals_separate_searches(owner):

@@ -8,9 +8,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from core.ids import UserId
-from memory.models import Fact, Passage
+from memory.models import Fact, Passage, StoredMessage
 from memory.models import StoredMessage as MessageRow
-from memory.recall import passage_sources, passages, search
+from memory.recall import search
 from memory.recall.types import Query
 from tests.memory.recall.index_harness import (
     find_facts,
@@ -60,18 +60,18 @@ def test_sources_of_another_users_passage_are_not_loaded(owner, stranger):
     index_messages(owner, "tea")
     ids = list(Passage.objects.filter(user_id=owner).values_list("id", flat=True))
     assert (
-        len(passage_sources.load_facts(owner, ids)),
-        len(passage_sources.load_messages(owner, ids)),
+        len(Fact.objects.by_passage(owner, ids)),
+        len(StoredMessage.objects.by_passage(owner, ids)),
     ) == (1, 1)
     assert (
-        passage_sources.load_facts(stranger, ids),
-        passage_sources.load_messages(stranger, ids),
+        Fact.objects.by_passage(stranger, ids),
+        StoredMessage.objects.by_passage(stranger, ids),
     ) == ({}, {})
 
 
 def test_user_cannot_unindex_another_users_fact(owner, stranger):
     fact = index_fact(owner, "cello")
-    passages.unindex_facts(stranger, [fact])
+    Passage.objects.unindex(stranger, fact__in=[fact])
     assert find_facts(owner, "cello") == ["cello"]
 
 

@@ -13,9 +13,8 @@ from core.messages import Message
 from memory.config import MemoryConfig, UserState
 from memory.facts import fact_store
 from memory.facts.types import FactDraft
+from memory.models import Passage, Summary, Thread
 from memory.models import StoredMessage as Row
-from memory.models import Summary, Thread
-from memory.recall import passages
 from memory.recall.context import turn_context
 from memory.recall.context.turn_context import Context, ContextQuery
 from memory.recall.types import Query
@@ -45,7 +44,7 @@ def cellist() -> UserId:
     message_store.append_turn(user, "", new_turn_id(), entries)
     rows = Row.objects.filter(thread=thread).order_by("position")
     found = [(row.pk, row.position, row.text, None, "") for row in rows]
-    passages.index_messages(user, thread.pk, found)
+    Passage.objects.index_messages(user, thread.pk, found)
     return user
 
 
@@ -58,6 +57,31 @@ def context_of(
     return turn_context.load_context(
         user, ContextQuery("", 9000, memory, recall_query=Query("the cello"))
     )
+
+
+def test_messages_are_not_recalled_for_a_client_that_sends_them(cellist):
+    memory = MemoryConfig(user_state=UserState(), relevance_limit=3)
+    for is_sent, count in ((False, 1), (True, 0)):
+        found = turn_context.load_context(
+            cellist,
+            ContextQuery(
+                "elsewhere",
+                9000,
+                memory,
+                recall_query=Query("the cello"),
+                client_sends_history=is_sent,
+            ),
+        )
+        assert found.memory_prompt.count("I hear a cello") == count
+        assert KNOWN[0] in found.memory_prompt
+
+
+def test_messages_of_another_branch_are_not_recalled(cellist):
+    settings = {"relevance_limit": 3}
+    assert SAID[2][0] in context_of(cellist, {}, settings).memory_prompt
+    rows = Row.objects.filter(thread__user_id=cellist, text=SAID[2][0])
+    rows.update(is_active=False)
+    assert SAID[2][0] not in context_of(cellist, {}, settings).memory_prompt
 
 
 @pytest.mark.parametrize(

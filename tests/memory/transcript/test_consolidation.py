@@ -58,7 +58,8 @@ def store_thread(
     user, messages: int, *, words: str = "words", thread="", at=NOON
 ) -> Thread:
     texts = [f"{words} {number}" for number in range(messages)]
-    return add_turn(user, *texts, thread=thread, at=at).thread
+    task = add_turn(user, *texts, thread=thread, at=at)
+    return Thread.objects.get(pk=task.payload["thread"])
 
 
 def run(now=LATER, **options) -> ConsolidationRun:

@@ -118,7 +118,9 @@ def test_recent_messages_stop_where_summaries_begin(owner):
 
 
 def cached(text: str) -> CachedThread:
-    return CachedThread(1, 1, (CachedMessage(0, 1, len(text), Message("user", text)),))
+    return CachedThread(
+        1, 0, 1, (CachedMessage(0, 1, len(text), Message("user", text)),)
+    )
 
 
 def test_cache_evicts_least_recently_used_thread():

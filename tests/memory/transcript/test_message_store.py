@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from core.ids import UserId, new_turn_id
 from core.messages import Message, Reasoning, ToolCall
 from memory.models import StoredMessage as MessageRow
+from memory.models import messages, plain_sql
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from tests.memory.transcript.reading import recent
@@ -165,8 +166,8 @@ def test_transcript_reads_one_page_of_rows(owner):
     explain = "EXPLAIN QUERY PLAN " if is_sqlite else "EXPLAIN ANALYZE "
     with statistics_for_now() as cursor:
         cursor.execute(
-            explain + message_store.NEWEST_PAGE_SQL,
-            [message_store._sql_user_id(owner), "", message_store.PAGE_SIZE],
+            explain + messages.NEWEST_SQL,
+            [plain_sql.to_sql_id(owner), "", message_store.PAGE_SIZE],
         )
         plan = "\n".join(str(row) for row in cursor.fetchall())
     if is_sqlite:
@@ -211,10 +212,10 @@ def test_parallel_turns_are_stored_whole_in_sequence(owner):
 
 
 def test_failed_turn_stores_no_messages(owner, monkeypatch):
-    def broken(*args: object) -> None:
+    def broken(*args: object, **more: object) -> None:
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(message_store, "_insert", broken)
+    monkeypatch.setattr(messages.StoredMessageManager, "append", broken)
     with pytest.raises(RuntimeError):
         append_turn(owner, "one", "two")
     monkeypatch.undo()

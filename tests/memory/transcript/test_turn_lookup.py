@@ -2,9 +2,11 @@
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from core.ids import TurnId, UserId, new_turn_id
 from core.messages import Message, ToolCall
+from memory.models import StoredMessage
 from memory.transcript import message_store, turn_lookup
 from memory.transcript.message_rows import NewMessage
 from tests.memory.extraction_harness import new_user
@@ -64,19 +66,21 @@ def test_turn_reads_no_more_messages_than_requested(user_id):
 def test_turn_of_another_user_is_not_found(user_id):
     turn = append_turn(user_id, Message("user", "1"), Message("assistant", "one"))
     assert turn_lookup.read_turn(new_user(), turn, earlier=1, max_messages=1) is None
-    assert turn_lookup.find_reply(new_user(), turn) is None
-    assert turn_lookup.find_reply(user_id, new_turn_id()) is None
-    place = turn_lookup.find_reply(user_id, turn, is_locked=False)
+    assert StoredMessage.objects.find_reply(new_user(), turn) is None
+    assert StoredMessage.objects.find_reply(user_id, new_turn_id()) is None
+    place = StoredMessage.objects.find_reply(user_id, turn, is_locked=False)
     assert (place.position, place.agent, place.finish_reason) == (1, "a", "stop")
 
 
 def test_turn_lookup_uses_an_index():
+    with CaptureQueriesContext(connection) as queries:
+        StoredMessage.objects.find_reply(new_user(), new_turn_id())
     with connection.cursor() as cursor:
         # PostgreSQL uses no index for so few rows unless forced.
         is_sqlite = connection.vendor == "sqlite"
         if not is_sqlite:
             cursor.execute("SET enable_seqscan = off")
-        sql = turn_lookup.REPLY_SQL.replace("%s", f"'{new_turn_id().hex}'")
+        sql = queries[0]["sql"]
         cursor.execute(f"EXPLAIN {'QUERY PLAN ' * is_sqlite}{sql}")
         plan = " ".join(str(row) for row in cursor.fetchall())
         if not is_sqlite:

@@ -10,14 +10,14 @@ from django.db import connection, models
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message, ToolCall
-from judges.models import Feedback
-from judges.ratings import scores
-from judges.ratings.scores import JudgedReply
+from files.models import File
+from judges.models import Feedback, Score
 from judges.scoring.verdict_parser import JudgeResult
 from mcp_bridge.models import McpToken
+from memory.extraction import extraction_tasks
+from memory.extraction.extraction_tasks import ExtractionRequest, StoredTurn
 from memory.models import (
     ConsolidationRun,
-    ExtractionJob,
     Fact,
     FactChange,
     Owner,
@@ -31,8 +31,8 @@ from memory.models.fields import write_vector
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from smoke.models import SmokeMessage, SmokeRun
-from tasks.queue import lifecycle
-from tasks.queue.lifecycle import TaskSpec
+from tasks.models import Task
+from tasks.queue.task_spec import TaskSpec
 from tests.telemetry.sample_turns import model_call, store_turn, tool_call
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -50,15 +50,10 @@ def store_user_data(user_id: UserId, secret: str = "plums") -> None:
     store_passage(user_id, fact=new)
     message = thread.messages.get(position=0)
     store_passage(user_id, message=message, thread=thread, position=0)
-    job = {"user_id": user_id, "thread": thread, "turn_id": message.turn_id}
-    ExtractionJob.objects.create(
-        **job,
-        first_position=0,
-        end_position=2,
-        agent="assistant",
-        due_at=AT,
-        reply=secret,
-        created_at=AT,
+    turn = StoredTurn(user_id, thread.pk, message.turn_id, 0, 2)
+    extraction_tasks.enqueue(turn, ExtractionRequest("assistant"), AT)
+    Task.objects.extractions().filter(user_id=user_id).update(
+        result=extraction_tasks.failure_result(secret)
     )
     Summary.objects.create(
         user_id=user_id,
@@ -79,7 +74,17 @@ def store_user_data(user_id: UserId, secret: str = "plums") -> None:
         model_call(), search, user_id=user_id, user_message=secret, started_at=AT
     )
     store_sign_in(user_id, secret)
-    lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", secret)])
+    File.objects.create(
+        user_id=user_id,
+        filename=f"{secret}.txt",
+        purpose="user_data",
+        content_type="text/plain",
+        size=5,
+        sha256="0" * 64,
+        text=secret,
+        created_at=AT,
+    )
+    Task.objects.enqueue([TaskSpec("agent", user_id, "assistant", secret)])
     store_smoke_run(user_id, secret)
     store_scores(user_id, message.turn_id, secret)
     assert old.pk != new.pk
@@ -87,8 +92,13 @@ def store_user_data(user_id: UserId, secret: str = "plums") -> None:
 
 def store_scores(user_id: UserId, turn_id: uuid.UUID, secret: str) -> None:
     """Store a judge's score and the user's feedback on a reply."""
-    judged = JudgedReply(turn_id, user_id, "quality", "assistant")
-    scores.store_scores(judged, {"tone": JudgeResult(7, f"It is kind about {secret}.")})
+    Score.objects.store(
+        {"tone": JudgeResult(7, f"It is kind about {secret}.")},
+        turn_id=turn_id,
+        user_id=user_id,
+        judge="quality",
+        agent="assistant",
+    )
     Feedback.objects.create(
         user_id=user_id,
         turn_id=turn_id,

@@ -12,16 +12,17 @@ from django.db import connection, transaction
 from config import live as configuration
 from core.ids import UserId
 from database import user_data
-from memory.extraction import extraction_worker, job_queue, llm_call, notifier
-from memory.facts import user_lock
-from memory.models import ExtractionJob, Fact, Owner, PendingErasure, Thread
+from memory.extraction import extraction_worker, llm_call
+from memory.models import Fact, Owner, PendingErasure, Thread
 from memory.recall import embedding, search
 from memory.recall.index import corpus_cache
 from memory.recall.types import Query
 from memory.transcript import message_cache
 from memory.user_data import erasure, export
+from tasks.models import Task
 from telemetry.models import Turn
 from tests.memory import extraction_harness
+from tests.memory.extraction_harness import claim
 from tests.memory.transcript.reading import recent
 from tests.memory.user_data.sample_user import (
     count_rows,
@@ -70,6 +71,7 @@ def test_erasure_preview_counts_equal_deleted_rows(owner):
         "tool_calls": 1,
         "turns": 1,
         "mcp_tokens": 1,
+        "files": 1,
         "owners": 1,
     }
     assert erasure.erase_user(owner) == would_delete
@@ -216,7 +218,7 @@ def test_erased_user_can_keep_talking_and_starts_anew(owner):
 def test_erasure_waits_for_a_concurrent_writer(owner):
     """It waits although neither finds a row of the user to lock."""
     with transaction.atomic():
-        user_lock.lock_user(owner, NOW)
+        Owner.objects.lock(owner, NOW)
         eraser = threading.Thread(target=erase_in_thread, args=[owner])
         eraser.start()
         eraser.join(0.1)
@@ -234,14 +236,13 @@ def erase_in_thread(user_id: UserId) -> None:
 
 
 @pytest.fixture
-def job(database, fake, tmp_path, owner, monkeypatch) -> Iterator[ExtractionJob]:
+def job(database, fake, tmp_path, owner, monkeypatch) -> Iterator[Task]:
     """A turn that a worker is processing."""
-    monkeypatch.setattr(notifier, "notify", lambda: None)
     before = configuration._current
     extraction_harness.load_config(fake, tmp_path / "coulisse.yaml")
-    ExtractionJob.objects.all().delete()
+    Task.objects.extractions().delete()
     extraction_harness.add_turn(owner, "I moved to Lisbon last week.", "How nice!")
-    (taken,) = job_queue.claim(1, 300)
+    taken = claim()
     yield taken
     configuration.set_current(before)
 
@@ -255,13 +256,13 @@ def test_erasure_during_extraction_stores_no_facts(job, owner, monkeypatch):
         return SAID, True
 
     monkeypatch.setattr(llm_call, "call_model", answer)
-    extraction_worker.run_job(job)
+    extraction_worker.run(job)
     assert not any(count_rows(owner).values())
 
 
 def test_extraction_without_erasure_stores_the_fact(job, owner, monkeypatch):
     monkeypatch.setattr(llm_call, "call_model", lambda *args, **kwargs: (SAID, True))
-    extraction_worker.run_job(job)
+    extraction_worker.run(job)
     assert Fact.objects.get(user_id=owner).content == "Lives in Lisbon."
 
 
@@ -273,7 +274,7 @@ def test_erasure_during_embedding_stores_no_passages(job, owner, monkeypatch):
         return vectors(embedder, texts)
 
     monkeypatch.setattr(embedding, "embed_texts", embed)
-    extraction_worker.run_job(job)
+    extraction_worker.run(job)
     assert not any(count_rows(owner).values())
 
 
@@ -374,6 +375,7 @@ def test_tables_are_erased_in_this_order():
         "tool_calls",
         "turns",
         "mcp_tokens",
+        "files",
         "owners",
     ]
 
@@ -389,6 +391,7 @@ def test_lists_are_exported_in_this_order():
         "turns",
         "connections",
         "api_tokens",
+        "files",
         "tasks",
         "scores",
         "feedback",

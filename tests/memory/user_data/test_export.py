@@ -15,7 +15,7 @@ from memory.models import FactChange, Passage
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from memory.user_data import erasure, export
-from telemetry.presentation import turn_serializers
+from telemetry.schemas import StudioTurn, TurnSummary
 from tests.memory.user_data.sample_user import (
     AT,
     store_conversation,
@@ -116,7 +116,7 @@ def test_export_shows_passage_embedder_without_vector(owner):
 def test_export_contains_turns_with_all_calls(owner):
     turn = store_turn(*nested_calls(), user_id=owner)
     [data] = exported(owner)["turns"]
-    assert data == turn_serializers.serialize_turn(turn)
+    assert data == StudioTurn.serialize(turn)
     assert [call["object"] for call in data["calls"][2]["calls"]] == [
         "model_call",
         "tool_call",
@@ -150,7 +150,7 @@ def test_export_can_leave_out_the_calls_of_turns(owner, count):
     data, whole = outlined(owner), exported(owner)
     turn_ids = {str(turn.turn_id) for turn in turns}
     assert [t for t in data["turns"] if t["id"] in turn_ids] == [
-        turn_serializers.serialize_summary(turn) for turn in turns
+        TurnSummary.serialize(turn) for turn in turns
     ]
     assert all({"calls", "error"}.isdisjoint(turn) for turn in data["turns"])
     for document in (data, whole):

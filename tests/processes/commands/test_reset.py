@@ -18,6 +18,7 @@ class Terminal(StringIO):
 @pytest.fixture
 def state(tmp_path: Path, settings) -> StateDir:
     settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
+    settings.COULISSE_FILES_DIR = settings.COULISSE_STATE_DIR / "files"
     state = StateDir(settings.COULISSE_STATE_DIR)
     state.prepare()
     return state
@@ -42,8 +43,8 @@ def test_reset_deletes_database_and_queue(
     state.log.write_text("a line")
     journal = state.broker / "appendonlydir"
     journal.mkdir(parents=True)
-    (state.root / "beat-schedule.dat").touch()
     state.socket.touch()
+    (state.root / "files" / "folder").mkdir(parents=True)
     output = StringIO()
     call_command("reset", yes=True, stdout=output)
     assert all(str(path) in output.getvalue() for path in database)

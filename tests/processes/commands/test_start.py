@@ -12,7 +12,7 @@ from django.core.management import CommandError
 
 from processes.server import background_server
 from processes.supervision import run_state
-from processes.supervision.run_state import ChildRecord, RunRecord, WaitingRecord
+from processes.supervision.run_state import ChildRecord, RunRecord
 from tests.processes.conftest import (
     MANAGE,
     MANAGE_WITHOUT_VALKEY,
@@ -120,10 +120,10 @@ def test_start_reports_what_it_waits_for(project: Project, monkeypatch) -> None:
             reports.append(line)
             match len(reports):
                 case 1:
-                    run(children=(ChildRecord("web-1", process.pid, 1.0, 0),))
+                    run(children=(ChildRecord("web-1", "running", pid=process.pid),))
                 case 2:
-                    ended = WaitingRecord("web-1", 1.0, 1, "ended with exit code 3")
-                    run(children=(), waiting=(ended,))
+                    reason = "ended with exit code 3"
+                    run(children=(ChildRecord("web-1", "waiting", 1, reason),))
                 case 3:
                     process.kill()
 

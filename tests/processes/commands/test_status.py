@@ -14,7 +14,7 @@ from django.core.management import call_command
 from processes.server import health_probe
 from processes.supervision import run_state
 from processes.supervision.pidfile import PidFile
-from processes.supervision.run_state import RunRecord, WaitingRecord
+from processes.supervision.run_state import ChildRecord, RunRecord
 from processes.supervision.state_directory import StateDir
 
 RUN = RunRecord(
@@ -84,8 +84,9 @@ def test_status_without_ready_option_sends_no_probe(state, probed) -> None:
 
 def test_status_shows_the_next_restart_of_an_ended_child(state, capsys) -> None:
     due_at = time.time() + 70
-    waiting = WaitingRecord("beat", due_at, 6, "ended with exit code 1")
-    run_state.write_record(state.record, replace(RUN, waiting=(waiting,)))
+    reason = "ended with exit code 1"
+    waiting = ChildRecord("beat", "waiting", 6, reason, due_at=due_at)
+    run_state.write_record(state.record, replace(RUN, children=(waiting,)))
     call_command("status")
     line = r"  beat  restarting in (\d+) s, 6 restarts: ended with exit code 1\n"
     match = re.search(line, capsys.readouterr().out)

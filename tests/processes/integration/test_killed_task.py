@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from testing.scripted_provider import FakeProvider
+from testing.scripted_provider import FakeProvider, RecordedRequest
+from testing.wires import ScriptedAnswer
+from tests.memory.extraction_harness import fact
 from tests.processes.conftest import Project, end
 
 YAML = """
@@ -23,14 +25,26 @@ providers:
 agents:
   - {{name: assistant, provider: openai, model: gpt-test}}
 """
+MEMORY = """
+memory:
+  user_state:
+    embed_with: {provider: hash}
+    learn_from: {provider: openai, model: cheap-test}
+"""
 WAIT_SECONDS = 60
+TURNS = 30
+REPLY = ScriptedAnswer(("Nice.",))
 
 
 @pytest.fixture
-def served(project: Project, fake: FakeProvider) -> Iterator[Project]:
+def served(
+    project: Project, fake: FakeProvider, request: pytest.FixtureRequest
+) -> Iterator[Project]:
+    """The whole server; its parameter, if any, is added to the YAML."""
     project.environment["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
     del project.environment["COULISSE_PROCESSES"]
-    project.config.write_text(YAML.format(port=project.port, url=fake.base_url))
+    yaml = YAML.format(port=project.port, url=fake.base_url)
+    project.config.write_text(yaml + getattr(request, "param", ""))
     process = project.serve()
     yield project
     if process.poll() is None:
@@ -124,9 +138,49 @@ def test_task_survives_kills_and_runs_once(served: Project, fake: FakeProvider) 
     [process] = served.attached
     process.send_signal(signal.SIGTERM)
     # Celery may log the lost connection to the killed broker with a traceback.
-    _, *tracebacks = process.communicate(timeout=WAIT_SECONDS)[0].split("Traceback")
-    assert [each for each in tracebacks if "redis/connection.py" not in each] == []
+    output = process.communicate(timeout=WAIT_SECONDS)[0]
+    lost = ("redis/connection.py", "coulisse_site/broker_transport.py")
+    _, *tracebacks = output.split("Traceback")
+    assert [each for each in tracebacks if not any(path in each for path in lost)] == []
+    assert "Unrecoverable" not in output
     row = "SELECT state, attempts, interruptions FROM tasks_task WHERE prompt = 'four'"
     assert execute(served, row) == [("queued", 1, 0)]
     counted = json.loads(served.run("tasks", "counts", "--json").stdout)
     assert counted["counts"] == {"agent": {"done": 3, "queued": 1}}
+
+
+@pytest.mark.parametrize("served", [MEMORY], indirect=True)
+def test_turns_of_a_killed_worker_are_learnt_once(
+    served: Project, fake: FakeProvider
+) -> None:
+    cat = json.dumps({"facts": [fact("The user has a cat.", "I have a cat")]})
+
+    def answer(request: RecordedRequest) -> ScriptedAnswer:
+        is_extraction = request.body["model"] == "cheap-test"
+        return ScriptedAnswer((cat,), pause_seconds=0.1) if is_extraction else REPLY
+
+    def extractions() -> int:
+        return [body["model"] for body in fake.bodies].count("cheap-test")
+
+    fake.default = answer
+    for number in range(TURNS):
+        message = {"role": "user", "content": "I have a cat"}
+        body = {"model": "assistant", "messages": [message]}
+        user = {"safety_identifier": f"user-{number}"}
+        ask(served, "POST", "/v1/chat/completions", {**body, **user})
+        if number in (TURNS // 3, 2 * TURNS // 3):
+            seen = extractions()
+            fake.wait(lambda seen=seen: extractions() > seen, WAIT_SECONDS)
+            os.kill(child(served, "worker").pid, signal.SIGKILL)
+    open_tasks = "SELECT count(*) FROM tasks_task WHERE finished_at IS NULL"
+    until(lambda: execute(served, open_tasks) == [(0,)])
+    tasks = execute(
+        served, "SELECT kind, state, count(*) FROM tasks_task GROUP BY 1, 2"
+    )
+    assert tasks == [("extraction", "done", TURNS)]
+    facts = "SELECT count(*), count(DISTINCT user_id) FROM memory_fact"
+    assert execute(served, facts) == [(TURNS, TURNS)]
+    changes = "SELECT count(*), count(DISTINCT fact_id) FROM memory_factchange"
+    assert execute(served, changes) == [(TURNS, TURNS)]
+    interrupted = "SELECT sum(interruptions) FROM tasks_task"
+    assert execute(served, interrupted)[0][0] >= 1

@@ -65,7 +65,7 @@ def test_every_process_writes_json(project: Project, fake: FakeProvider) -> None
 
 
 def _pids(project: Project) -> dict[str, int]:
-    return {child.name: child.pid for child in project.run_record.children}
+    return {c.name: c.pid for c in project.run_record.children if c.pid is not None}
 
 
 def _read(output: str) -> list[dict]:

@@ -32,7 +32,7 @@ def test_local_model_keeps_its_port_while_restarting(project: Project) -> None:
     url = urlsplit(project.run_record.local_model_url)
     killed = project.run_record.children[-1].pid
     os.kill(killed, signal.SIGKILL)
-    until(lambda: project.run_record.children[-1].name == "web-1")
+    until(lambda: project.run_record.children[-1].state == "waiting")
     with pytest.raises(OSError, match="in use"), socket.socket() as other:
         other.bind((url.hostname, url.port))
     until(lambda: health_probe.is_answering(f"http://{url.netloc}/health"))

@@ -45,9 +45,9 @@ def test_local_provider_starts_the_local_model(plan, monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     server = plan("providers: {p: {kind: local}}")
     web, model = server.children(listening=5, parent_pipe=6, heartbeats=7)
-    assert web.command.environment["COULISSE_LOCAL_MODEL_URL"] == server.local_model_url
-    assert model.command.outlives_web
-    assert str(server.local_model_port) in model.command.argv
+    assert web.program.environment["COULISSE_LOCAL_MODEL_URL"] == server.local_model_url
+    assert model.outlives_web
+    assert str(server.local_model_port) in model.program.args
 
 
 def test_background_processes_know_the_local_model_url(
@@ -58,7 +58,7 @@ def test_background_processes_know_the_local_model_url(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     server = plan("providers: {p: {kind: local}}")
     children = {
-        child.command.name: child.command.environment
+        child.name: child.program.environment
         for child in server.children(listening=5, parent_pipe=6, heartbeats=7)
     }
     worker = children["worker"]
@@ -71,7 +71,7 @@ def test_processes_of_a_start_share_an_id(plan, settings) -> None:
     text = "providers: {p: {kind: openai, api_key: k}}"
     one, other = (
         {
-            child.command.environment["COULISSE_START"]
+            child.program.environment["COULISSE_START"]
             for child in plan(text).children(listening=5, parent_pipe=6, heartbeats=7)
         }
         for _ in range(2)
@@ -95,14 +95,14 @@ def test_background_processes_do_not_delay_the_start(plan, settings) -> None:
     settings.COULISSE_OWNS_BROKER = True
     server = plan("providers: {p: {kind: openai, api_key: k}}")
     web, broker, *jobs = server.children(listening=5, parent_pipe=6, heartbeats=7)
-    assert [job.command.name for job in jobs] == ["worker", "beat"]
-    assert web.command.is_required
-    assert not web.command.follows_web
-    assert not any(child.command.is_required for child in (broker, *jobs))
-    assert all(job.command.follows_web for job in jobs)
+    assert [job.name for job in jobs] == ["worker", "beat"]
+    assert web.is_required
+    assert not web.follows_web
+    assert not any(child.is_required for child in (broker, *jobs))
+    assert all(job.follows_web for job in jobs)
     # The broker runs as long as a reply or a job may need it.
-    assert (broker.command.follows_web, broker.command.outlives_web) == (False, True)
-    assert not any(job.command.outlives_web for job in jobs)
+    assert (broker.follows_web, broker.outlives_web) == (False, True)
+    assert not any(job.outlives_web for job in jobs)
 
 
 def test_local_provider_with_base_url_starts_no_model(plan) -> None:
@@ -192,4 +192,4 @@ def test_local_model_start_failure_is_reported(monkeypatch) -> None:
 
 def process_names(plan: ServerPlan) -> list[str]:
     children = plan.children(listening=5, parent_pipe=6, heartbeats=7)
-    return [child.command.name for child in children]
+    return [child.name for child in children]

@@ -31,11 +31,11 @@ def test_server_starts_sidecars_once_it_answers(load) -> None:
     _, sidecars = server_plan.plan_server(load(ONE)).children(
         listening=5, parent_pipe=6, heartbeats=7
     )
-    assert sidecars.command.name == "sidecars"
-    assert sidecars.command.is_needed()
-    assert (sidecars.command.is_required, sidecars.command.follows_web) == (False, True)
+    assert sidecars.name == "sidecars"
+    assert sidecars.is_needed()
+    assert (sidecars.is_required, sidecars.follows_web) == (False, True)
     # They end together with the last replies, which they may deliver.
-    assert not sidecars.command.outlives_web
+    assert not sidecars.outlives_web
 
 
 def test_server_without_sidecars_has_no_sidecar_process(load) -> None:
@@ -56,7 +56,7 @@ def test_web_only_server_runs_no_sidecars(load, settings) -> None:
     children = server_plan.plan_server(load(ONE)).children(
         listening=5, parent_pipe=6, heartbeats=7
     )
-    assert [child.command.name for child in children] == ["web-1"]
+    assert [child.name for child in children] == ["web-1"]
 
 
 def test_sidecar_process_imports_no_large_packages() -> None:

@@ -12,12 +12,12 @@ import psutil
 import pytest
 
 from config.loading import last_valid_copy, loader
+from core.child_processes import process_identity
 from processes import sidecars
 from processes.sidecar_control import restart_requests, sidecar_records, sidecar_status
-from processes.sidecar_control.sidecar_records import SidecarRecord
 from processes.sidecar_control.sidecar_status import SidecarsNotRunning, SidecarUnknown
-from processes.supervision import orphan_cleanup
-from processes.supervision.child_process import base_environment
+from processes.supervision.child import base_environment
+from processes.supervision.run_state import ChildRecord
 from tests.processes.conftest import (
     MANAGE,
     TIMEOUT_SECONDS,
@@ -316,8 +316,9 @@ def test_server_starts_and_stops_its_sidecars(project: Project) -> None:
     processes = sidecar_processes(project)
     problem = "its command 'no-such-thing' is missing"
     until(lambda: problem in project.call("status"))
+    bridge = f"    bridge  pid {processes[0].pid}, up 0m "
+    until(lambda: bridge in project.call("status"))
     status = project.call("status")
-    assert f"    bridge  pid {processes[0].pid}, up 0m " in status
     assert "    broken  restarting in " in status
 
     # Remove the files that the next process will write.
@@ -353,10 +354,10 @@ def test_sidecars_end_with_the_supervisor(project: Project) -> None:
 def test_reused_pid_is_not_killed(project: Project) -> None:
     project.state.prepare()
     with subprocess.Popen(["sleep", "60"], process_group=0) as other:
-        created_at = orphan_cleanup.created_at(other.pid)
+        created_at = process_identity.created_at(other.pid)
         for recorded in (created_at - 60, created_at):
             assert other.poll() is None
-            orphan = SidecarRecord(
+            orphan = ChildRecord(
                 name="bridge",
                 state="running",
                 restarts=2,

@@ -5,18 +5,17 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from core.child_processes.program import Program
 from processes.config import SidecarConfig
 from processes.sidecar_control import sidecar_process
-from processes.sidecar_control.sidecar_process import SidecarProcess
-from processes.supervision import process_groups
-from processes.supervision.process_groups import ProcessGroups
+from processes.supervision import child
+from processes.supervision.child import Child
 from tests.processes.conftest import TIMEOUT_SECONDS
 
 
@@ -30,22 +29,20 @@ async def until(condition: Callable[[], object]) -> None:
 class SidecarRunner:
     """Runs a sidecar in a folder, with its log messages."""
 
-    def __init__(self, groups: ProcessGroups, folder: Path, caplog) -> None:
-        self._groups = groups
+    def __init__(self, folder: Path, caplog) -> None:
         self.folder = folder
         self._caplog = caplog
-        self.tasks: list[asyncio.Task[None]] = []
+        self._started: list[Child] = []
 
-    def run(self, script: str = "", **fields: Any) -> SidecarProcess:
+    def run(self, script: str = "", **fields: Any) -> Child:
         """Run a shell script as a sidecar."""
         options = {"command": "/bin/sh", "args": ("-c", script), **fields}
         config = SidecarConfig(name="bridge", cwd=str(self.folder), **options)
-        program = sidecar_process.sidecar_program(config, dict(os.environ))
-        self.sidecar = SidecarProcess(
-            config, program, self._groups, changed=self._record_state
-        )
+        spec = sidecar_process.sidecar_spec(config, dict(os.environ))
+        self.sidecar = Child(spec, changed=self._record_state)
         self.states: list[str] = []
-        self.tasks.append(asyncio.create_task(self.sidecar.run()))
+        self.sidecar.start()
+        self._started.append(self.sidecar)
         return self.sidecar
 
     def _record_state(self) -> None:
@@ -72,23 +69,20 @@ class SidecarRunner:
     async def wait_for_end(self) -> None:
         """Wait until it has ended without a restart."""
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            await self.tasks[-1]
+            await asyncio.wait({self.sidecar.task})
 
     async def stop(self) -> None:
-        for task in self.tasks:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        for each in self._started:
+            await each.stop()
 
 
 @pytest.fixture
 async def runner(tmp_path: Path, caplog, monkeypatch) -> AsyncIterator[SidecarRunner]:
     monkeypatch.setattr(sidecar_process, "MIN_BACKOFF_SECONDS", 0.01)
     caplog.set_level(logging.INFO)
-    with ProcessGroups() as groups:
-        runner = SidecarRunner(groups, tmp_path, caplog)
-        yield runner
-        await runner.stop()
+    runner = SidecarRunner(tmp_path, caplog)
+    yield runner
+    await runner.stop()
 
 
 @pytest.mark.parametrize(
@@ -137,7 +131,7 @@ async def test_restart_backoff_grows_to_a_limit(
 async def test_stable_run_resets_the_backoff(
     runner: SidecarRunner, monkeypatch
 ) -> None:
-    monkeypatch.setattr(sidecar_process, "STABLE_SECONDS", 0)
+    monkeypatch.setattr(child, "STABLE_SECONDS", 0)
     sidecar = runner.run("exit 3")
     await until(lambda: sidecar.record.restarts == 3)
     assert "in 0.01 s" in runner.log
@@ -302,7 +296,8 @@ async def test_sidecar_runs_without_kernel_support(
     runner: SidecarRunner, monkeypatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert process_groups._with_parent_death_signal("sh", ("-c",)) == ["sh", "-c"]
+    program = Program("sh", ("-c",), Path.cwd(), os.environ)
+    assert program.command_line() == [program.find(), "-c"]
     runner.run("echo as ever", restart="never")
     await runner.wait_for_end()
     assert "stream=stdout as ever" in runner.log

@@ -6,17 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from processes.management.commands.status import describe_sidecar, describe_sidecars
+from processes.management.commands.status import describe_child, describe_sidecars
 from processes.sidecar_control import sidecar_records
-from processes.sidecar_control.sidecar_records import SidecarRecord
 from processes.supervision.run_state import ChildRecord
 from tests.processes.commands.test_status import RUN
 from tests.processes.conftest import Project
 
 
-def record(state: str, **fields: object) -> SidecarRecord:
+def record(state: str, **fields: object) -> ChildRecord:
     defaults = {"restarts": 2, "reason": "", "pid": None, "created_at": 0, "due_at": 0}
-    return SidecarRecord(name="bridge", state=state, **{**defaults, **fields})
+    return ChildRecord(name="bridge", state=state, **{**defaults, **fields})
 
 
 @pytest.mark.parametrize(
@@ -33,14 +32,14 @@ def record(state: str, **fields: object) -> SidecarRecord:
     ],
     ids=["waiting", "due", "finished", "failed", "running"],
 )
-def test_status_describes_a_sidecar(sidecar: SidecarRecord, expected: str) -> None:
-    assert re.match(expected, describe_sidecar(sidecar))
+def test_status_describes_a_sidecar(sidecar: ChildRecord, expected: str) -> None:
+    assert re.match(expected, describe_child(sidecar))
 
 
 def test_status_ignores_records_of_an_ended_runner(project: Project) -> None:
     project.state.prepare()
     defaults = record("finished")
-    runner = ChildRecord("sidecars", 4711, 0.0, 0)
+    runner = ChildRecord("sidecars", "running", pid=4711)
     served = replace(RUN, children=(runner,))
     sidecar_records.write_record(project.state.sidecars, 4712, [defaults])
     assert list(describe_sidecars(served, project.state)) == []

@@ -1,11 +1,12 @@
 """Heartbeats distinguish hanging children from starting and busy ones."""
 
+import asyncio
 import tempfile
 from collections.abc import Iterator
 
 import pytest
 
-from processes.supervision.heartbeat import HeartbeatSender, HeartbeatTable
+from processes.supervision.heartbeat import HeartbeatCheck, HeartbeatSender
 
 
 @pytest.fixture
@@ -14,40 +15,44 @@ def descriptor() -> Iterator[int]:
         yield file.fileno()
 
 
+def misses(check: HeartbeatCheck, times: int = 1) -> list[bool]:
+    """Return whether each of the next checks found a missed heartbeat."""
+    return [bool(asyncio.run(check.find_problem(None))) for _ in range(times)]
+
+
 def test_heartbeats_are_missed_only_after_the_first(descriptor: int) -> None:
-    table, sender = HeartbeatTable(descriptor), HeartbeatSender(descriptor, 2)
-    assert [table.count_misses(2) for _ in range(3)] == [0, 0, 0]
+    check, sender = HeartbeatCheck(descriptor, 2), HeartbeatSender(descriptor, 2)
+    assert misses(check, 3) == [False, False, False]
     sender.beat()
-    assert [table.count_misses(2) for _ in range(3)] == [0, 1, 2]
+    assert misses(check, 3) == [False, True, True]
     sender.beat()
-    assert table.count_misses(2) == 0
-    table.reset(2)
-    assert [table.count_misses(2) for _ in range(3)] == [0, 0, 0]
+    assert misses(check) == [False]
 
 
 def test_restarted_process_starts_without_misses(descriptor: int) -> None:
-    table = HeartbeatTable(descriptor)
+    first = HeartbeatCheck(descriptor, 1)
     HeartbeatSender(descriptor, 1).beat()
-    assert [table.count_misses(1) for _ in range(3)] == [0, 1, 2]
-    table.reset(1)
+    assert misses(first, 2) == [False, True]
+    second = HeartbeatCheck(descriptor, 1)
+    assert misses(second, 2) == [False, False]
     # The new process has sent as many heartbeats as the old one.
     HeartbeatSender(descriptor, 1).beat()
-    assert [table.count_misses(1) for _ in range(2)] == [0, 1]
+    assert misses(second, 2) == [False, True]
 
 
 def test_heartbeats_are_counted_per_process(descriptor: int) -> None:
-    table = HeartbeatTable(descriptor)
+    checks = [HeartbeatCheck(descriptor, position) for position in (1, 2)]
     first, second = HeartbeatSender(descriptor, 1), HeartbeatSender(descriptor, 2)
     first.beat()
     second.beat()
-    table.count_misses(1), table.count_misses(2)
+    assert [misses(check) for check in checks] == [[False], [False]]
     second.beat()
-    assert (table.count_misses(1), table.count_misses(2)) == (1, 0)
+    assert [misses(check) for check in checks] == [[True], [False]]
 
 
 def test_heartbeat_never_writes_the_empty_value(descriptor: int) -> None:
-    table, sender = HeartbeatTable(descriptor), HeartbeatSender(descriptor, 1)
-    for _ in range(600):
+    check, sender = HeartbeatCheck(descriptor, 1), HeartbeatSender(descriptor, 1)
+    for _ in range(300):
         sender.beat()
-        assert table.count_misses(1) == 0
-    assert table.count_misses(1) == 1
+        assert misses(check) == [False]
+    assert misses(check) == [True]

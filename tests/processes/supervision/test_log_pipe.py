@@ -1,8 +1,6 @@
 """Sidecars' output in the log, of any content and length."""
 
-import asyncio
 import logging
-import os
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -11,43 +9,7 @@ import pytest
 
 from core.text import redaction
 from processes.supervision import log_pipe
-from processes.supervision.log_pipe import OutputLogger, OutputPipe
-
-
-def read(*pieces: bytes) -> list[bytes]:
-    """Return the lines that a pipe delivers for written pieces."""
-
-    async def read_lines() -> list[bytes]:
-        lines: list[bytes] = []
-        pipe = OutputPipe(lines.append)
-        for piece in pieces:
-            os.write(pipe.writer, piece)
-            pipe.read()
-            assert len(pipe._rest) <= log_pipe.MAX_LINE_BYTES
-        os.close(pipe.writer)
-        pipe.close()
-        return lines
-
-    return asyncio.run(read_lines())
-
-
-@pytest.mark.parametrize(
-    ("pieces", "lines"),
-    [
-        ([b"one\ntwo\n"], [b"one", b"two"]),
-        ([b"on", b"e\nt", b"wo"], [b"one", b"two"]),
-        ([b"\n\n"], [b"", b""]),
-        ([b"\xff\0\x1b[31m\r\n"], [b"\xff\0\x1b[31m\r"]),
-        ([], []),
-    ],
-)
-def test_lines_are_split_in_any_chunking(pieces, lines) -> None:
-    assert read(*pieces) == lines
-
-
-def test_endless_line_takes_little_memory(monkeypatch) -> None:
-    monkeypatch.setattr(log_pipe, "MAX_LINE_BYTES", 10)
-    assert read(*[b"x" * 8] * 50, b"\nnext\n") == [b"x" * 10, b"next"]
+from processes.supervision.log_pipe import OutputLogger
 
 
 def sidecar_records(caplog) -> list[logging.LogRecord]:

@@ -14,7 +14,7 @@ RUN = RunRecord(
     local_model_url=None,
     is_detached=True,
     is_serving=True,
-    children=(ChildRecord("web-1", 4322, 1.5, 0),),
+    children=(ChildRecord("web-1", "running", pid=4322, created_at=1.5),),
 )
 
 
@@ -45,7 +45,7 @@ def test_invalid_record_file_is_none(tmp_path, content):
     assert run_state.read_record(path) is None
 
 
-@pytest.mark.parametrize("pid", [-1, 0, 1, "4322", None])
+@pytest.mark.parametrize("pid", [-1, 0, 1, "4322"])
 def test_invalid_pids_in_the_record_are_ignored(tmp_path, pid):
     path = tmp_path / "processes.json"
     run_state.write_record(path, RUN)

@@ -7,7 +7,7 @@ INSTALLED_APPS = [*INSTALLED_APPS, "tests.processes.support.small_tasks"]
 CELERY_BEAT_SCHEDULE = {
     "tick": {
         "task": "tests.processes.support.small_tasks.tasks.write_file",
-        "schedule": 0.5,
+        "schedule": 1,
         "args": ["tick"],
     }
 }

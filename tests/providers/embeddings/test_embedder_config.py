@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from config.sections import Config
 from core.errors import Invalid
 from providers.config import PROVIDERS
-from providers.embeddings import embedders, minilm, openai, registry, voyage
+from providers.embeddings import embedders, minilm, openai, voyage
 from providers.embeddings.base import Embedder, EmbedderKind
 from providers.embeddings.config import EmbedderConfig
 from providers.errors import EmbedderMisconfigured
@@ -332,7 +332,7 @@ class ConstantEmbedder(EmbedderKind):
 
 
 async def test_new_embedder_needs_one_class_and_one_registry_line(monkeypatch):
-    monkeypatch.setitem(registry.EMBEDDERS, "constant", ConstantEmbedder())
+    monkeypatch.setitem(embedders.EMBEDDERS, "constant", ConstantEmbedder())
 
     embedder = chosen({"provider": "constant"})
     rows = await embedders.embed_texts(embedder, ["tea", " ", "coffee"])

@@ -6,8 +6,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import OperationalError
 
+from access.authentication import accounts
 from studio.monitoring.home import HomeView
-from studio.security import accounts
 
 pytestmark = pytest.mark.database
 

@@ -19,12 +19,12 @@ MARKED = re.compile(r'<a href="([^"]+)"[^>]* aria-current="(page|true)"')
         ("/admin/auth", "Settings"),
         ("/admin/config", "coulisse.yaml"),
         ("/admin/mcp/github", "MCP"),
-        ("/admin/memory", "Memory"),
+        ("/admin/facts", "Memory"),
         ("/admin/memory/settings", "Settings"),
         ("/admin/providers/openai", "Settings"),
         ("/admin/settings/limits", "Settings"),
-        ("/admin/tables/access/apitoken/", "Tables"),
-        ("/admin/turns", "Users"),
+        ("/admin/tokens/4f3c91d2", "Tokens"),
+        ("/admin/turns", "Turns"),
     ],
 )
 def test_page_belongs_to_one_menu_item(path, title):

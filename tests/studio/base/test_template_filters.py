@@ -2,7 +2,7 @@
 
 import pytest
 
-from studio.templatetags.studio import NO_VALUE, readable_value
+from admin_base.templatetags.studio import NO_VALUE, readable_value
 
 
 @pytest.mark.parametrize(

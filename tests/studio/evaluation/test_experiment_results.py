@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from config import live
 from core.ids import new_turn_id
 from experiments.config import EXPERIMENTS
+from experiments.schemas import ExperimentResults
 from judges.models import Score
 from studio.evaluation import experiment_results
 from studio.templatetags import evaluation
@@ -117,7 +118,7 @@ def results(script, experiments, strategy, **query):
     address = f"/admin/experiments/{experiments.name(strategy)}/results"
     response = script.get(address, params=query)
     assert response.status_code == 200, response.text
-    assert_fits(experiment_results.ExperimentResults, response.json())
+    assert_fits(ExperimentResults, response.json())
     return response.json()
 
 

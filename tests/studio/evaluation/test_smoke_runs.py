@@ -5,11 +5,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from access.models import AuditEntry
+from admin_base.serializers import page_schema
 from config import live
 from smoke.config import SMOKE_TESTS
-from smoke.execution import run_lifecycle
 from smoke.models import SmokeRun
-from studio.evaluation import smoke_details, smoke_schemas
+from smoke.schemas import SmokeBatch, SmokeRunDetail
+from studio.evaluation import smoke_details
 from tests.judges.sample_judges import answer
 from tests.smoke.conftest import RunWorker, models, worker  # noqa: F401  fixtures
 from tests.smoke.scripted_models import with_test
@@ -57,8 +58,8 @@ def test_script_starts_a_test_and_reads_its_transcript(script, models, worker): 
         "persona",
     ]
     assert (run["outcome"], run["stopped_because"]) == ("passed", "persona_marker")
-    assert_fits(smoke_schemas.SmokeRunDetail, run)
-    assert_fits(smoke_schemas.SmokeBatch, batch)
+    assert_fits(SmokeRunDetail, run)
+    assert_fits(SmokeBatch, batch)
     since = script.get(f"{response.headers['Location']}?from=2").json()
     assert [line["position"] for line in since["transcript"]] == [2]
     assert {each["repetition"] for each in run["batch_runs"]} == {1, 2}
@@ -83,7 +84,7 @@ def test_run_page_stops_reloading_once_judged(script, models, worker):  # noqa: 
     ]
     replies = [line for line in data["transcript"] if line["speaker"] == "assistant"]
     assert [score["value"] for score in replies[0]["scores"]] == [4, 9]
-    assert_fits(smoke_schemas.SmokeRunDetail, data)
+    assert_fits(SmokeRunDetail, data)
     page = script.get(address, headers=PAGE).text
     assert '<span class="badge is-bad">failed</span>' in page
     assert "Because of accuracy." in page
@@ -97,6 +98,18 @@ def test_run_and_batch_are_cancelled(script, models):  # noqa: F811
     assert SmokeRun.objects.filter(state="cancelled").count() == 1
     script.post(f"/admin/smoke/runs/{first}/cancel", json={"batch": True})
     assert SmokeRun.objects.filter(state="cancelled").count() == 3
+
+
+def test_chosen_runs_are_cancelled(script, browser, models):  # noqa: F811
+    runs = launch(script, repetitions=3).json()["runs"]
+    ids = [run["id"] for run in runs[:2]]
+    place = "/admin/smoke-conversations"
+    done = script.post(f"{place}?action=cancel", json={"ids": ids}).json()
+    assert [each["is_changed"] for each in done["data"]] == [True, True]
+    listed = script.get(f"{place}?test=plums&state=cancelled").json()["data"]
+    assert {run["id"] for run in listed} == {*ids}
+    page = browser.get(f"{place}?test=plums").text
+    assert all(f'href="/admin/smoke/runs/{run["id"]}"' in page for run in runs)
 
 
 def test_browser_starts_a_test_and_sees_its_state(browser, models):  # noqa: F811
@@ -138,28 +151,26 @@ def test_two_batches_are_compared(script, models, worker):  # noqa: F811
     assert by["quality.tone"]["is_better"] is None
     assert [batch["passed"] for batch in data["batches"]] == [1, 0]
     run = script.get(f"/admin/smoke/runs/{run.pk}").json()
-    assert_fits(smoke_schemas.SmokeRunDetail, run)
+    assert_fits(SmokeRunDetail, run)
     assert run["compared"] == data["compared"]
 
 
-def test_runs_are_paginated(script, models, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("studio.evaluation.smoke_runs.PAGE_SIZE", 2)
+def test_runs_are_paginated(script, browser, models):  # noqa: F811
     ids = [launch(script).json()["id"] for _ in range(5)]
     # Of one instant, as if several had launched at once.
     at = SmokeRun.objects.latest("created_at").created_at
     SmokeRun.objects.filter(batch__in=ids[2:]).update(created_at=at)
-    ids = [*sorted(ids[2:]), ids[1], ids[0]]
     for address in ("/admin/smoke/plums/runs", "/admin/smoke/runs"):
         found, after = [], ""
         for _ in range(9):
-            page = script.get(address, params={"after": after}).json()
-            assert_fits(smoke_schemas.SmokeBatchList, page)
+            page = script.get(address, params={"after": after, "limit": 2}).json()
+            assert_fits(page_schema(SmokeBatch), page)
             found += [batch["id"] for batch in page["data"]]
             if not page["has_more"]:
                 break
             after = page["last_id"]
-        assert found == ids
-        assert script.get(address, headers=PAGE).status_code == 200
+        assert (set(found[:3]), found[3:]) == ({*ids[2:]}, [ids[1], ids[0]])
+        assert browser.http.get(address, follow_redirects=True).status_code == 200
 
 
 def test_list_query_count_is_independent_of_runs(script, configure, models):  # noqa: F811
@@ -167,7 +178,7 @@ def test_list_query_count_is_independent_of_runs(script, configure, models):  # 
     counts = []
     for repetitions in (1, 9):
         for test in live.current().get(SMOKE_TESTS).values():
-            run_lifecycle.launch_test(test, origin="command", repetitions=repetitions)
+            SmokeRun.objects.launch(test, origin="command", repetitions=repetitions)
         with CaptureQueriesContext(connection) as queries:
             data = smoke_details.load_overview()
         counts.append(len(queries))

@@ -6,17 +6,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.template import loader
 from django.test.utils import CaptureQueriesContext
 
 from access.models import AuditEntry
+from admin_base.templatetags import studio as studio_filters
 from config import live
 from config.sections import Problem, RejectedOverride
 from core.events import Usage
-from memory.models import ExtractionJob, Thread
 from studio.monitoring import alerts, home
-from studio.templatetags import studio as studio_filters
 from tasks.models import Task
 from telemetry.models import Turn
 from telemetry.statistics import recent_activity
@@ -29,6 +29,11 @@ pytestmark = pytest.mark.database
 NOW = datetime(2100, 6, 1, 12, tzinfo=UTC)
 SINCE = NOW - timedelta(days=1)
 DAY = timedelta(days=1)
+
+
+def page_context():
+    summary = recent_activity.summarize_since(SINCE, NOW)
+    return home.page_context(summary, User(is_superuser=True))
 
 
 @pytest.fixture
@@ -45,7 +50,7 @@ def turn(**fields):
 
 
 def day():
-    return home.serialize_day(recent_activity.summarize_since(SINCE, NOW))
+    return home.load_day(recent_activity.summarize_since(SINCE, NOW)).model_dump()
 
 
 def alert_messages():
@@ -137,7 +142,9 @@ def test_query_count_is_independent_of_amount(configure):
 
     def count() -> int:
         with CaptureQueriesContext(connection) as queries:
-            home.page_context(recent_activity.summarize_since(SINCE, NOW))
+            home.page_context(
+                recent_activity.summarize_since(SINCE, NOW), User(is_superuser=True)
+            )
             day()
         return len(queries)
 
@@ -153,7 +160,9 @@ def test_query_count_is_independent_of_amount(configure):
 def test_empty_home_page_shows_first_steps(configure, rf):
     configure(CONFIG)
     Turn.objects.all()._raw_delete("default")
-    shown = home.page_context(recent_activity.summarize_since(SINCE, NOW))
+    shown = home.page_context(
+        recent_activity.summarize_since(SINCE, NOW), User(is_superuser=True)
+    )
     assert shown["has_no_turns"]
     assert shown["first_agent"] == "assistant"
     request = rf.get("/admin/", HTTP_HOST="localhost:8421")
@@ -163,9 +172,9 @@ def test_empty_home_page_shows_first_steps(configure, rf):
     assert "curl http://localhost:8421/v1/chat/completions" in data
     assert "/admin/playground?agent=assistant" in data
     turn()
-    assert not home.page_context(recent_activity.summarize_since(SINCE, NOW))[
-        "has_no_turns"
-    ]
+    assert not home.page_context(
+        recent_activity.summarize_since(SINCE, NOW), User(is_superuser=True)
+    )["has_no_turns"]
 
 
 # Alerts.
@@ -216,15 +225,11 @@ def test_failed_tasks_raise_an_alert(configure):
             created_at=NOW,
             due_at=NOW,
         )
-    thread = Thread.objects.create(user_id=uuid.uuid4(), created_at=NOW, updated_at=NOW)
-    ExtractionJob.objects.create(
-        user_id=thread.user_id,
-        thread=thread,
-        turn_id=uuid.uuid4(),
-        first_position=0,
-        end_position=2,
+    Task.objects.create(
+        kind="extraction",
+        user_id=uuid.uuid4(),
         agent="assistant",
-        state="failed",
+        state="errored",
         due_at=NOW,
         created_at=NOW,
         finished_at=NOW,

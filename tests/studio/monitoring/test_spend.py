@@ -1,6 +1,7 @@
 """Spending as a page, as data and as CSV."""
 
 import csv
+import json
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,8 +12,8 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from access.tokens import api_tokens
+from admin_base.formats import csv_export
 from core.events import Usage
-from studio.base import csv_export
 from studio.monitoring import spend
 from telemetry.statistics import cost_totals
 from tests.access.actors import ADA
@@ -169,13 +170,57 @@ def test_every_day_has_a_bar():
     store_paid_turn(started_at=NOW - timedelta(days=3))
     store_paid_turn(None, started_at=NOW - timedelta(days=1))
     days = cost_totals.totals_by("day", NOW - timedelta(days=6))
-    chart = spend.build_chart(days, NOW - timedelta(days=6), NOW)
-    assert [bar.share for bar in chart.bars] == [0, 0, 0, 1, 0, 0, 0]
-    assert chart.bars[3].label == "2100-07-28: $1.25"
-    assert chart.bars[5].label == "2100-07-30: unknown, 1 unpriced"
+    chart = spend.day_chart(days, NOW - timedelta(days=6), NOW)
+    [bars] = json.loads(chart.data)["datasets"]
+    assert bars["data"] == [0, 0, 0, 1.25, 0, 0, 0]
+    assert chart.rows == [
+        ["2100-07-28", "$1.25"],
+        ["2100-07-30", "unknown, 1 unpriced"],
+    ]
 
 
 @pytest.mark.parametrize("sign", [*csv_export.FORMULA_PREFIXES])
 def test_csv_cells_escape_formula_signs(sign):
     assert csv_export.escape_cell(f"{sign}1+1") == f"'{sign}1+1"
     assert csv_export.escape_cell(-1) == -1
+
+
+@pytest.fixture
+def crossed(server, agent):
+    """Two turns of a user by two agents, and one of another user."""
+    user, other = uuid.uuid4(), uuid.uuid4()
+    token, _ = api_tokens.create_token(agent, agent, by=ADA)
+    store_paid_turn(1_000_000, user_id=user, agent=agent, token_id=token.pk)
+    store_paid_turn(2_000_000, user_id=user, agent=f"{agent}-2")
+    store_paid_turn(4_000_000, user_id=other, agent=agent)
+    return str(user)
+
+
+@pytest.mark.parametrize("by", ["agent", "day", "model", "user", "token"])
+@pytest.mark.parametrize("extra", [{}, {"model": "openai/gpt-test"}], ids=str)
+def test_filters_are_crossed(script, agent, crossed, by, extra):
+    def cost(**query):
+        given = {"by": by, "since": "1h", **query, **extra}
+        return ok(script.get(SPEND, params=given))["total"]["cost_usd"]
+
+    assert cost(user=crossed) == 3
+    assert cost(user=crossed, agent=agent) == 1
+    assert cost(agent=agent) == 5
+    assert cost(token=agent) == 1
+    assert cost(user=crossed, to="2026-01-01") == 0
+    assert cost(token="none") == 0
+
+
+def test_page_filters_the_days_of_its_chart(browser, crossed):
+    page = browser.get(f"{SPEND}?by=day&user={crossed}&period=1h").text
+    assert "$3.00" in page
+    assert f'value="{crossed}"' in page
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("usr", "x"), ("model", "gpt"), ("to", "somewhen")],
+)
+def test_invalid_filter_is_refused(script, name, value):
+    refused = error(script.get(SPEND, params={name: value}), 400)
+    assert refused["param"] == name

@@ -6,8 +6,7 @@ import pytest
 
 from core.ids import UserId
 from core.trace import Attempt
-from judges.ratings import scores
-from judges.ratings.scores import JudgedReply
+from judges.models import Score
 from judges.scoring.verdict_parser import JudgeResult
 from memory.facts import fact_store, public_ids
 from memory.facts.types import FactDraft
@@ -29,8 +28,13 @@ UNKNOWN_TURN = "5f8b1c3e-7a52-4d0e-9b64-2c1f3e8a9d07"
 
 def test_script_gets_the_tree_and_scores(script):
     turn = store_turn(*nested_calls(), cost_micro_usd=1500)
-    judged = JudgedReply(turn.turn_id, turn.user_id, "quality", "assistant")
-    scores.store_scores(judged, {"tone": JudgeResult(3, "It is curt.")})
+    Score.objects.store(
+        {"tone": JudgeResult(3, "It is curt.")},
+        turn_id=turn.turn_id,
+        user_id=turn.user_id,
+        judge="quality",
+        agent="assistant",
+    )
     data = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert (data["id"], data["cost_usd"]) == (str(turn.turn_id), 0.0015)
     assert [call.get("name") for call in data["calls"]] == [
@@ -86,7 +90,7 @@ def test_page_shows_recalled_facts(script, browser):
     (secret,) = save_facts(stranger, "owes money")
     data = [public_ids.format_fact_id(each) for each in (cake, secret, tea)]
     turn = store_turn(user_id=user_id, recalled_fact_ids=data)
-    fact_store.soft_delete_fact(user_id, cake, by="operator")
+    fact_store.forget_fact(user_id, cake, by="operator")
     shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert shown["recalled"] == data
     assert [(each["content"], each["status"]) for each in shown["recalled_facts"]] == [
@@ -155,5 +159,5 @@ def test_turns_are_listed_and_filtered(script, browser):
     assert error(script.get(path, params={"outcome": "x"}), 400)["param"] == "outcome"
     everyone = ok(script.get("/admin/turns", params={"outcome": "error"}))["data"]
     assert {turn["outcome"] for turn in everyone} == {"error"}
-    page = browser.get(f"{path}?outcome=error").text
+    page = browser.get(f"/admin/turns?user={user_id}&outcome=error").text
     assert "It broke" in page

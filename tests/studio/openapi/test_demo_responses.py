@@ -9,16 +9,19 @@ import httpx2
 import pytest
 from django.core.management import call_command
 from django.db import transaction
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from ruamel.yaml import YAML
 
+from admin_base.formats import data_formats
+from config import live
 from config.starters import starter_file
 from demo import sample_users
 from demo.generator import DemoGenerator, DemoSize
 from demo.management.commands import demo
-from studio.base import formats
 from studio.openapi.document import iterate_operations
 from tests.studio.openapi import document_validation
 from tests.studio.site_wide.write_operations import KINDS
+from triggers.models import PeriodicAgentTask
 
 pytestmark = pytest.mark.database
 
@@ -32,15 +35,28 @@ sidecars:
 vars: {house: The Globe}
 """
 ID_FIELDS = {
+    "accounts": "username",
+    "audit": "id",
+    "groups": "id",
     "agents": "name",
     "experiments": "name",
+    "facts": "id",
+    "feedback": "id",
     "judges": "name",
+    "maintenance-jobs": "id",
+    "messages": "id",
+    "periodic-tasks": "id",
+    "scores": "id",
     "smoke": "name",
+    "smoke-conversations": "id",
     "smoke/runs": "runs",
     "tasks": "id",
+    "threads": "id",
     "tokens": "id",
+    "trigger-runs": "id",
     "triggers": "name",
     "turns": "id",
+    "usage-counters": "id",
     "users": "id",
 }
 """Lists, and the field that identifies an object."""
@@ -76,10 +92,16 @@ def studio(
     settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
     settings.COULISSE_STATE_DIR.mkdir()
     configure((Path(starter_file.TEMPLATES) / "demo.yaml").read_text() + MORE)
+    PeriodicAgentTask.objects.follow_file(live.current())
+    hourly, _ = IntervalSchedule.objects.get_or_create(every=1, period="hours")
+    PeriodicTask.objects.get_or_create(name="job", interval=hourly)
     with httpx2.Client(
         base_url=running, timeout=60, verify=False, headers=JSON
     ) as client:
         yield client
+
+
+NOT_IN_DEMO = ("files", "mcp-sign-ins", "override-history", "overrides")
 
 
 def list_ids(studio: httpx2.Client) -> dict[str, list[str]]:
@@ -93,6 +115,7 @@ def list_ids(studio: httpx2.Client) -> dict[str, list[str]]:
             found[place] = [each[field] for each in data]
         assert found[place], place
         found[place] = found[place][:MAX_OBJECTS]
+    found |= {place: [] for place in NOT_IN_DEMO}
     for place in ("mcp", "providers"):
         found[place] = list(studio.get(f"/admin/{place}").json())
     found["users"] = [
@@ -138,7 +161,7 @@ def test_yaml_equals_json(studio) -> None:
         message = studio.get(address).json()
         read = YAML(typ="safe").load(response.text)
         # The YAML of an unset section is empty.
-        if formats.to_plain_data(read) != message and (read or message):
+        if data_formats.to_plain_data(read) != message and (read or message):
             problems.append(address)
     assert problems == []
     assert len(tried) > 40
@@ -146,7 +169,7 @@ def test_yaml_equals_json(studio) -> None:
 
 def test_yaml_escapes_control_characters() -> None:
     message = {"text": "one\n\x1b[31mtwo\ttabbed", "plain": "one\ntwo\tthree"}
-    text = formats.dump_yaml(message)
+    text = data_formats.dump_yaml(message)
     assert YAML(typ="safe").load(text) == message
     assert "plain: |" in text
 

@@ -101,6 +101,7 @@ def placeholders(targets: WriteTargets) -> dict[str, str]:
         "4f3c91d2": targets.token[:8],
         "$RUN": targets.run,
         "$USER_ID": str(derive_user_id("alice")),
+        "$ID/pause": f"{targets.periodic_task}/pause",
         "$ID/cancel": f"{targets.waiting}/cancel",
         "$ID/retry": f"{targets.failed}/retry",
     }

@@ -2,21 +2,35 @@
 
 import pytest
 
+from access.schemas import StudioToken
 from access.tokens import api_tokens as access_tokens
 from access.users import identity
-from memory.api.schemas import SavedMemory
+from admin_base.serializers import page_schema
+from memory.admin.schemas import FactListOrSearchResults
+from memory.admin.user_schemas import (
+    ErasedUser,
+    ErasurePreview,
+    ListedUser,
+    StudioThread,
+)
+from memory.api.schemas import FactWithHistory, MemoryObject, SavedMemory
+from studio.admin import JudgedTurn, RatedUser
+from studio.conversations.schemas import ScoreList, ThreadMessageList
 from studio.live import views
-from studio.monitoring import home, spend, turn_views
-from studio.operations import api_tokens, background_tasks, trigger_views
-from studio.user_pages import fact_detail, fact_list, schemas
+from studio.monitoring import home, spend
+from tasks.schemas import StudioListedTask
+from telemetry.schemas import StudioListedTurn
 from tests.access.actors import ADA
 from tests.gateway.memory_client import CONFIG_WITH_MEMORY, ok
 from tests.memory.facts.saving import save
 from tests.memory.user_data import sample_user
 from tests.studio.openapi.schema_assertions import assert_fits
 from tests.telemetry.sample_turns import nested_calls, store_turn
+from triggers.schemas import TriggerList
 
 pytestmark = pytest.mark.database
+
+TURN_LIST = page_schema(StudioListedTurn)
 
 
 @pytest.fixture
@@ -34,13 +48,13 @@ def alice(configure, running, user):
 @pytest.mark.parametrize(
     ("path", "schema"),
     [
-        ("", schemas.UserSummary),
-        ("/erase", schemas.ErasurePreview),
-        ("/facts?status=all", fact_list.FactList),
-        ("/messages?thread=", schemas.ThreadMessageList),
-        ("/scores", schemas.ScoreList),
-        ("/threads", schemas.UserThreadList),
-        ("/turns", turn_views.StudioTurnList),
+        ("", RatedUser),
+        ("/erase", ErasurePreview),
+        ("/facts?status=all", page_schema(MemoryObject)),
+        ("/messages?thread=", ThreadMessageList),
+        ("/scores", ScoreList),
+        ("/threads", page_schema(StudioThread)),
+        ("/turns", TURN_LIST),
     ],
 )
 def test_user_responses_match_their_schemas(script, alice, path, schema):
@@ -50,8 +64,8 @@ def test_user_responses_match_their_schemas(script, alice, path, schema):
 
 
 def test_list_responses_match_their_schemas(script, alice):
-    assert_fits(schemas.UserList, ok(script.get("/admin/users")))
-    assert_fits(turn_views.StudioTurnList, ok(script.get("/admin/turns")))
+    assert_fits(page_schema(ListedUser), ok(script.get("/admin/users")))
+    assert_fits(TURN_LIST, ok(script.get("/admin/turns")))
 
 
 @pytest.mark.parametrize(
@@ -60,9 +74,9 @@ def test_list_responses_match_their_schemas(script, alice):
         ("", home.HomeDay),
         ("live", views.LiveState),
         ("spend?since=2020-01-01", spend.Spending),
-        ("tasks", background_tasks.StudioTaskList),
-        ("tokens", api_tokens.StudioTokenList),
-        ("triggers", trigger_views.TriggerList),
+        ("tasks", page_schema(StudioListedTask)),
+        ("tokens", page_schema(StudioToken)),
+        ("triggers", TriggerList),
     ],
 )
 def test_server_responses_match_their_schemas(script, alice, path, schema):
@@ -74,13 +88,13 @@ def test_server_responses_match_their_schemas(script, alice, path, schema):
 
 def test_turn_and_fact_responses_match_their_schemas(script, alice):
     (turn, *_) = ok(script.get(f"/admin/users/{alice}/turns"))["data"]
-    assert_fits(turn_views.JudgedTurn, ok(script.get(f"/admin/turns/{turn['id']}")))
+    assert_fits(JudgedTurn, ok(script.get(f"/admin/turns/{turn['id']}")))
     path = f"/admin/users/{alice}/facts"
     name = f"mem_{save(alice, 'Likes figs').fact_id.hex}"
-    assert_fits(fact_detail.FactWithHistory, ok(script.get(f"{path}/{name}")))
+    assert_fits(FactWithHistory, ok(script.get(f"{path}/{name}")))
     assert_fits(
         SavedMemory, ok(script.post(path, json={"content": "Likes pears"}), 201)
     )
     found = ok(script.get(path, params={"q": "figs and plums", "in": "all"}))
-    fact_list.FactListOrSearchResults.model_validate(found)
-    assert_fits(schemas.ErasedUser, ok(script.delete(f"/admin/users/{alice}")))
+    FactListOrSearchResults.model_validate(found)
+    assert_fits(ErasedUser, ok(script.delete(f"/admin/users/{alice}")))

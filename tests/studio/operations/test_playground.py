@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import httpx2
 import pytest
 
-from telemetry.presentation import turn_ids
+from core import ids
 from telemetry.storage import turn_store
 from tests.conftest import serve
 
@@ -41,7 +41,7 @@ def test_turn_is_streamed_as_the_user_and_recorded(script, fake):
     words = [c["choices"][0]["delta"].get("content") for c in data if c["choices"]]
     assert "".join(filter(None, words)) == "Hello, Ada."
     assert data[-1]["usage"]["completion_tokens"] > 0
-    turn = turn_store.load_record(turn_ids.parse_turn_id(data[0]["id"]))
+    turn = turn_store.load_record(ids.parse_turn_id(data[0]["id"]))
     assert turn.user_message == "Hello?"
     assert turn.outcome == "ok"
 
@@ -77,7 +77,7 @@ def test_invalid_request_is_refused_before_the_turn(
 def test_incognito_turn_is_not_stored(script, fake):
     fake.reply("Who?")
     data = frames(script.post(PATH, json={**MESSAGE, "incognito": True}).text)
-    assert turn_store.load_record(turn_ids.parse_turn_id(data[0]["id"])) is None
+    assert turn_store.load_record(ids.parse_turn_id(data[0]["id"])) is None
 
 
 def test_viewer_cannot_chat(viewer, fake):

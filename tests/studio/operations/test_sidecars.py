@@ -7,10 +7,10 @@ import pytest
 
 from access.models import AuditEntry
 from processes.sidecar_control import restart_requests, sidecar_records
-from processes.sidecar_control.sidecar_records import SidecarRecord
 from processes.supervision import state_directory
 from processes.supervision.log_pipe import OutputLine
 from processes.supervision.pidfile import PidFile
+from processes.supervision.run_state import ChildRecord
 from processes.supervision.state_directory import StateDir
 from tests.conftest import CONFIG
 
@@ -39,8 +39,8 @@ def running_sidecars(files: StateDir):
     lock.acquire()
     now = time.time()
     records = [
-        SidecarRecord("bridge", "running", 1, "ended with exit code 3", 4321, now, 0),
-        SidecarRecord("a/b ü", "failed", 0, "cannot be started: <no>", None, 0, 0),
+        ChildRecord("bridge", "running", 1, "ended with exit code 3", 4321, now, 0),
+        ChildRecord("a/b ü", "failed", 0, "cannot be started: <no>", None, 0, 0),
     ]
     sidecar_records.write_record(files.sidecars, os.getpid(), records)
     lines = {"bridge": [OutputLine(now, "stderr", "<b>listening</b>")]}
@@ -69,7 +69,7 @@ def test_page_escapes_sidecar_output(running_sidecars, browser):
 
 
 def test_state_of_a_killed_process_is_ignored(files, script):
-    record = SidecarRecord("bridge", "running", 0, "", 4321, 1.0, 0)
+    record = ChildRecord("bridge", "running", 0, "", 4321, 1.0, 0)
     sidecar_records.write_record(files.sidecars, 999_999, [record])
     states = [each["state"] for each in script.get("/admin/sidecars").json()["data"]]
     assert states == ["unknown", "unknown"]

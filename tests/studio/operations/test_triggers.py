@@ -11,9 +11,9 @@ from config import live
 from studio.operations import trigger_views as trigger_views
 from tasks.models import Task
 from tests.triggers.trigger_yaml import boot, cron, hook, runs, unique, yaml
+from triggers import trigger_list
 from triggers.config import TRIGGERS
-from triggers.models import TriggerState
-from triggers.reports import recent_runs
+from triggers.models import PeriodicAgentTask, TriggerState
 
 pytestmark = pytest.mark.database
 
@@ -54,7 +54,7 @@ def test_triggers_are_listed_in_yaml_order_without_secrets(trigger_names, script
     response = script.get("/admin/triggers")
     data = response.json()["data"]
     assert [trigger["name"] for trigger in data] == trigger_names
-    assert data[0]["next_at"].endswith("T09:00:00+00:00")
+    assert data[0]["next_at"].endswith("T09:00:00Z")
     assert (data[1]["has_secret"], data[2]["enabled"]) == (True, False)
     assert "a-secret-of-the-hook" not in response.text
 
@@ -81,7 +81,7 @@ def test_newest_runs_are_listed(trigger_names, script, monkeypatch):
 def test_query_count_is_independent_of_triggers(trigger_names):
     def count():
         with CaptureQueriesContext(connection) as seen:
-            trigger_views.serialize_triggers(live.current().get(TRIGGERS), 10)
+            trigger_list.list_newest_runs(live.current().get(TRIGGERS), 10)
         return len(seen)
 
     create_run(trigger_names[0], 0)
@@ -89,16 +89,49 @@ def test_query_count_is_independent_of_triggers(trigger_names):
     for name in trigger_names:
         for number in range(12):
             create_run(name, number)
-    assert count() == few == 3
+    assert count() == few == 4
 
 
 def test_recent_runs_are_loaded_in_batches(trigger_names, monkeypatch):
-    monkeypatch.setattr(recent_runs, "BATCH_SIZE", 2)
+    monkeypatch.setattr(trigger_list, "BATCH_SIZE", 2)
     created = [create_run(name, 1) for name in trigger_names]
-    newest = recent_runs.newest_runs(trigger_names, 5)
-    assert [newest[name][0]["id"] for name in trigger_names] == [
-        str(run.pk) for run in created
+    newest = trigger_list.list_newest_runs(live.current().get(TRIGGERS), 5)
+    assert [trigger.last_runs[0].id for trigger in newest] == [
+        run.pk for run in created
     ]
+
+
+def test_runs_are_listed_by_trigger_state_and_time(trigger_names, script, browser):
+    first = create_run(trigger_names[0], 1, "errored", error="no luck")
+    second = create_run(trigger_names[0], 2)
+    create_run(trigger_names[1], 3)
+
+    def listed_ids(**query):
+        params = {"trigger": trigger_names[0], **query}
+        response = script.get("/admin/trigger-runs", params=params)
+        return [run["id"] for run in response.json()["data"]]
+
+    assert listed_ids() == [str(second.pk), str(first.pk)]
+    assert listed_ids(state="errored") == [str(first.pk)]
+    assert listed_ids(to="2026-11-21T12:01:30Z") == [str(first.pk)]
+    page = browser.get(f"/admin/trigger-runs?trigger={trigger_names[0]}").text
+    assert "no luck" in page
+    link = f'href="/admin/trigger-runs?trigger={trigger_names[0]}"'
+    assert link in browser.get(f"/admin/triggers/{trigger_names[0]}").text
+
+
+def test_only_tasks_of_triggers_are_listed_and_retried(trigger_names, script):
+    run = create_run(trigger_names[0], 1, "errored", failures=1)
+    other = create_run(trigger_names[0], 2, "errored")
+    Task.objects.filter(pk=other.pk).update(origin="api")
+    body = {"ids": [str(run.pk), str(other.pk)]}
+    results = script.post("/admin/trigger-runs?action=retry", json=body).json()["data"]
+    assert [each["is_changed"] for each in results] == [True, False]
+    assert script.get(f"/admin/trigger-runs/{other.pk}").status_code == 404
+    run.refresh_from_db()
+    assert run.state == "queued"
+    assert AuditEntry.objects.filter(action="task.retry", target=str(run.pk)).exists()
+    other.delete()
 
 
 def test_trigger_page_shows_prompt_and_next_times(trigger_names, script, browser):
@@ -108,6 +141,32 @@ def test_trigger_page_shows_prompt_and_next_times(trigger_names, script, browser
     for path in ("", *(f"/{name}" for name in trigger_names)):
         assert browser.get(f"/admin/triggers{path}").status_code == 200
     assert script.get("/admin/triggers/none").status_code == 404
+
+
+def test_trigger_page_shows_the_user_of_the_trigger(configure, browser):
+    names = [unique("of-nobody"), unique("of-dora")]
+    configure(
+        yaml(
+            *(
+                cron(name, "0 9 * * *", more)
+                for name, more in zip(names, ("", "user: dora"), strict=True)
+            )
+        )
+    )
+    default, own = (browser.get(f"/admin/triggers/{name}").text for name in names)
+    assert "<dt>User</dt>" not in default
+    assert "<dt>User</dt><dd>dora</dd>" in own
+
+
+def test_paused_cron_is_shown(trigger_names, script, browser):
+    PeriodicAgentTask.objects.follow_file(live.current())
+    PeriodicAgentTask.objects.get(name=trigger_names[0]).pause()
+    one = script.get(f"/admin/triggers/{trigger_names[0]}").json()
+    assert (one["paused"], one["next_at"], one["next_times"]) == (True, None, [])
+    listed = script.get("/admin/triggers").json()["data"]
+    assert [trigger["paused"] for trigger in listed] == [True, False, False]
+    for path in ("", f"/{trigger_names[0]}"):
+        assert ">paused</span>" in browser.get(f"/admin/triggers{path}").text
 
 
 def test_manual_run_is_audited(trigger_names, script):

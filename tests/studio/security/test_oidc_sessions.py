@@ -14,18 +14,16 @@ from django.db import DatabaseError, OperationalError, connection
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from access.authentication import oidc_tokens
+from access.authentication import accounts, oidc_tokens, roles
 from access.authentication.oidc_login import OidcBackend
+from access.authentication.roles import Role
 from gateway.auth.browser_session import ApiSession
 from studio.live import websocket
-from studio.operations.studio_accounts import AccountChanges, update_account
-from studio.security import accounts, roles
-from studio.security.roles import Role
 from studio.security.sessions import SessionStore
 from studio.server import access_middleware
 from tests.access.authentication.identity_provider import IdentityProvider
 from tests.conftest import CONFIG
-from tests.gateway.auth.test_oidc_login import Browser
+from tests.gateway.auth.oidc.test_browser_login import Browser
 
 pytestmark = pytest.mark.database
 
@@ -247,7 +245,7 @@ def test_new_oidc_account_gets_the_configured_role(
     created = {"label": "x", "principal": "p"}
     refusal_page = browser.http.post("/admin/tokens", json=created)
     assert refusal_page.status_code == 403
-    assert "Only operators may do this" in refusal_page.text
+    assert "needs the permission to add API tokens" in refusal_page.text
 
 
 @pytest.mark.parametrize(
@@ -305,7 +303,8 @@ def test_session_of_reactivated_account_stays_ended(browser, idp, user):
     idp.subject = user
     browser.follow(browser.get("/admin/"), 3)
     for is_active in (False, True):
-        update_account(f"oidc:{user}", AccountChanges(is_active=is_active))
+        account = User.objects.get(username=f"oidc:{user}")
+        assert accounts.change_account(account, is_active=is_active)
     assert browser.get("/admin/").status_code == 302
 
 
@@ -329,7 +328,7 @@ def log_out(browser: Any, page: httpx2.Response) -> None:
     http = getattr(browser, "http", browser)
     token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
     response = http.post(
-        "/admin/tables/logout/",
+        "/admin/logout/",
         data={"csrfmiddlewaretoken": token[1]},
         headers={"Origin": str(http.base_url).rstrip("/")},
     )

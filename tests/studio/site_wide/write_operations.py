@@ -1,5 +1,6 @@
 """All write operations of the studio, in an order in which they succeed."""
 
+import json
 import os
 import time
 import uuid
@@ -10,21 +11,26 @@ from typing import Any, Self
 
 import httpx2
 
+from access.authentication import accounts
+from config.loading.overlays import Overlay
+from config.models import Override
 from core.ids import UserId, new_turn_id
 from core.messages import Message
+from files.models import File
+from judges.models import Score
 from judges.runs import judge_queue
 from mcp_bridge.models import McpToken
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from processes.sidecar_control import sidecar_records
-from processes.sidecar_control.sidecar_records import SidecarRecord
 from processes.supervision.pidfile import PidFile
+from processes.supervision.run_state import ChildRecord
 from processes.supervision.state_directory import StateDir
 from smoke.models import SmokeRun
-from studio.security import accounts
 from tasks.models import Task
-from tasks.queue import lifecycle
 from tests.studio.conftest import TWO_PEOPLE
+from tests.telemetry.sample_turns import store_turn
+from triggers.models import PeriodicAgentTask
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 KEY = "a-key-to-be-hidden"
@@ -97,6 +103,15 @@ class Write:
         return Write(**{**self.__dict__, "unaudited": (path, body)})
 
 
+PERIODIC_TASK = {
+    "agent": "assistant",
+    "prompt": FACT_TEXT,
+    "cron": "0 9 * * *",
+    "time_zone": "UTC",
+    "catch_up": "false",
+}
+
+
 class WriteTargets:
     """The objects that the operations change; deleted on exit."""
 
@@ -108,32 +123,40 @@ class WriteTargets:
 
     def __enter__(self) -> Self:
         self._lock.acquire()
-        record = SidecarRecord("bridge", "running", 1, "", 4321, time.time(), 0)
+        record = ChildRecord("bridge", "running", 1, "", 4321, time.time(), 0)
         sidecar_records.write_record(self.files.sidecars, os.getpid(), [record])
         accounts.get_or_create_user("paula")
         self.fact = self._create(f"users/{self.user}/facts", content=FACT_TEXT)
         self.token = self._create("tokens", label="x", principal="p")
+        self.token_2 = self._create("tokens", label="z", principal="p")
+        self.group = self._create("groups", name=f"group-{uuid.uuid4().hex[:8]}")
+        name = f"periodic-{uuid.uuid4().hex[:8]}"
+        self.periodic_task = self._create("periodic-tasks", **PERIODIC_TASK, name=name)
         self.waiting = self._create_task("queued")
         self.failed = self._create_task("errored")
+        self.waiting_run = self._create_task("queued", "trigger:daily")
+        self.failed_run = self._create_task("errored", "trigger:daily")
         batch = self.http.post("/admin/smoke/greeting/runs", json={}).json()
         self.run = batch["runs"][0]["id"]
+        batch = self.http.post("/admin/smoke/greeting/runs", json={}).json()
+        self.run_2 = batch["runs"][0]["id"]
         self._store_turn()
         self._fail_judging()
-        McpToken.objects.create(
-            server="notes",
-            resource="http://127.0.0.1:9/notes",
-            key_id="key",
-            access_token=b"bearer-of-a-user",
-            user_id=self.user,
-            created_at=AT,
-            updated_at=AT,
-        )
+        self.connect(self.user)
         return self
+
+    def connect(self, user: uuid.UUID) -> int:
+        rest = {"key_id": "key", "created_at": AT, "updated_at": AT}
+        rest |= {"server": "notes", "resource": "http://127.0.0.1:9/notes"}
+        rest |= {"user_id": user, "access_token": b"bearer-of-a-user"}
+        return McpToken.objects.create(**rest).pk
 
     def __exit__(self, *exc: object) -> None:
         self._lock.release()
-        McpToken.objects.filter(user_id=self.user).delete()
+        McpToken.objects.filter(server="notes").delete()
+        Override.objects.filter(name="extra").delete()
         SmokeRun.objects.all().delete()
+        PeriodicAgentTask.objects.filter(prompt=FACT_TEXT).delete()
         Task.objects.exclude(pk__in=self._before).delete()
 
     def _create(self, place: str, **body: object) -> str:
@@ -141,12 +164,12 @@ class WriteTargets:
         assert created.status_code == 201, created.text
         return str(created.json()["id"])
 
-    def _create_task(self, state: str) -> str:
+    def _create_task(self, state: str, origin: str = "api") -> str:
         created = Task.objects.create(
             kind="agent",
             agent="assistant",
             prompt=FACT_TEXT,
-            origin="api",
+            origin=origin,
             user_id=self.user,
             state=state,
             created_at=AT,
@@ -172,7 +195,7 @@ class WriteTargets:
         draft = judge_queue.build_task(
             "quality", "assistant", turn_id=new_turn_id(), user_id=self.user
         )
-        (task,) = lifecycle.enqueue([draft])
+        (task,) = Task.objects.enqueue([draft])
         Task.objects.filter(pk=task.pk).update(state="errored", finished_at=AT)
 
     def section_data(self, path: str) -> dict[str, Any]:
@@ -185,6 +208,7 @@ def list_writes(targets: WriteTargets) -> Iterator[Write]:
     """Yield all write operations in order."""
     for kind in KINDS:
         yield from _entry_writes(kind)
+    yield from _override_writes()
     yield from _work_writes(targets)
     # Erases the user's tasks, too.
     yield from _user_writes(targets)
@@ -204,6 +228,14 @@ def _entry_writes(kind: str) -> Iterator[Write]:
     yield Write("POST", f"{route}/reset", reset, f"{noun}.reset", names)
 
 
+def _override_writes() -> Iterator[Write]:
+    text = json.dumps(KINDS["judges"][2])
+    Override.objects.store(Overlay("judges", "extra", text), by="studio: olga")
+    row = Override.objects.get(section="judges", name="extra")
+    path, route = (f"/admin/overrides/{key}/remove" for key in (row.pk, "somewhat"))
+    yield Write("POST", route, path, "judge.delete", "extra")
+
+
 def _user_writes(targets: WriteTargets) -> Iterator[Write]:
     some, place = "/admin/users/somewhat", f"/admin/users/{targets.user}"
     facts, one = f"{place}/facts", f"{place}/facts/{targets.fact}"
@@ -214,6 +246,9 @@ def _user_writes(targets: WriteTargets) -> Iterator[Write]:
     other = {"content": f"{FACT_TEXT} Really."}
     change = Write("PATCH", route, one, "memory.change", targets.fact, other)
     yield change.with_unaudited(one, {})
+    for action in ("pin", "unpin", "review", "restore", "forget", "restore"):
+        name = "memory.delete" if action == "forget" else "memory.change"
+        yield Write("POST", f"{route}/{action}", f"{one}/{action}", name, targets.fact)
     deleted = Write("DELETE", route, one, "memory.delete", targets.fact)
     yield deleted.with_unaudited(f"{facts}/mem_none")
     user = str(targets.user)
@@ -222,19 +257,70 @@ def _user_writes(targets: WriteTargets) -> Iterator[Write]:
     leave = f"/admin/mcp/notes/connections/{targets.user}"
     route = "/admin/mcp/somewhat/connections/00000000-0000-0000-0000-000000000000"
     yield Write("DELETE", route, leave, "mcp.disconnect", "mcp server notes")
+    route, sign_in = "/admin/mcp-sign-ins/{}/disconnect", targets.connect(uuid.uuid4())
+    leave, route = route.format(sign_in), route.format("somewhat")
+    yield Write("POST", route, leave, "mcp.disconnect", "notes")
+    yield from _upload_writes(targets.user)
     erase = Write("DELETE", some, place, "user.erase", user)
     yield erase.with_unaudited(f"/admin/users/{'x' * 600}")
+    yield add.with_unaudited(facts, {"content": ""})
+    yield Write("POST", f"{some}/erase", f"{place}/erase", "user.erase", user)
     token = {"label": "y", "principal": "q", "budget": "total", "limit_usd": 5}
     place = "/admin/tokens"
     create = Write("POST", place, place, "token.create", "", token)
     yield create.with_unaudited(place, {**token, "budget": "unlimited"})
     path = f"{place}/{targets.token}"
     yield Write("DELETE", f"{place}/somewhat", path, "token.revoke", targets.token)
+    path, route = f"{place}/{targets.token_2}/revoke", f"{place}/somewhat/revoke"
+    yield Write("POST", route, path, "token.revoke", targets.token_2)
+    place = "/admin/groups"
+    name = f"spenders-{uuid.uuid4().hex[:8]}"
+    create = Write("POST", place, place, "group.create", name, {"name": name})
+    yield create  # Repeated, it is refused: the name is taken.
+    yield Write(
+        "PATCH",
+        f"{place}/somewhat",
+        f"{place}/{targets.group}",
+        "group.change",
+        "others",
+        {"name": f"others-{uuid.uuid4().hex[:8]}"},
+    )
     route, paula = "/admin/accounts/somewhat", "/admin/accounts/paula"
+    off = {"is_active": False}
+    yield Write("PATCH", route, paula, "account.change", "paula", off)
     given = {"role": "viewer"}
     yield Write("PUT", route, paula, "account.change", "paula", given).with_unaudited(
         "/admin/accounts/olga", given
     )
+
+
+def _upload_writes(user: object) -> Iterator[Write]:
+    place = "/admin/files"
+    for number, (method, action) in enumerate((("DELETE", ""), ("POST", "/remove"))):
+        file = File.objects.create(
+            user_id=user,
+            filename="a.txt",
+            purpose="user_data",
+            content_type="text/plain",
+            size=1,
+            sha256=f"{number}" * 64,
+            created_at=AT,
+        )
+        one, route = f"{place}/{file.pk}{action}", f"{place}/somewhat{action}"
+        yield Write(method, route, one, "file.delete", file.file_id)
+
+
+def _periodic_task_writes(targets: WriteTargets) -> Iterator[Write]:
+    place, key = "/admin/periodic-tasks", targets.periodic_task
+    route, one, name = f"{place}/somewhat", f"{place}/{key}", uuid.uuid4().hex
+    task = {**PERIODIC_TASK, "name": name}
+    yield Write("POST", place, place, "periodic_task.create", name, task)
+    yield Write("PATCH", route, one, "periodic_task.change", "", {"user": "dora"})
+    for verb in ("pause", "resume"):
+        audited = f"periodic_task.{verb}"
+        yield Write("POST", f"{route}/{verb}", f"{one}/{verb}", audited, key)
+    run = Write("POST", f"{route}/run", f"{one}/run", "periodic_task.run", key)
+    yield run.with_unaudited(f"{place}/0/run")
 
 
 def _work_writes(targets: WriteTargets) -> Iterator[Write]:
@@ -245,11 +331,24 @@ def _work_writes(targets: WriteTargets) -> Iterator[Write]:
         "POST", f"{route}/past-replies", past, "judge.backfill", "quality", one
     ).with_unaudited(past, {"since": "1h", "agent": "assistant", "sample": 1e-9})
     yield Write("POST", f"{route}/retry", f"{judge}/retry", "judge.retry", "quality")
+    turn = str(store_turn(user_id=targets.user).turn_id)
+    again = f"/admin/turns/{turn}/judge"
+    yield Write("POST", "/admin/turns/somewhat/judge", again, "turn.judge", turn)
+    reply = {"turn_id": new_turn_id(), "user_id": targets.user, "judge": "quality"}
+    score = Score.objects.create(**reply, agent="assistant", value=3, judged_at=AT)
+    again = f"/admin/scores/{score.pk}/judge"
+    route = "/admin/scores/somewhat/judge"
+    yield Write("POST", route, again, "score.judge", str(score.pk))
     route = "/admin/tasks/somewhat"
     end = f"/admin/tasks/{targets.waiting}/cancel"
     yield Write("POST", f"{route}/cancel", end, "task.cancel", targets.waiting)
     retry = f"/admin/tasks/{targets.failed}/retry"
     yield Write("POST", f"{route}/retry", retry, "task.retry", targets.failed)
+    route = "/admin/trigger-runs/somewhat"
+    end = f"/admin/trigger-runs/{targets.waiting_run}/cancel"
+    yield Write("POST", f"{route}/cancel", end, "task.cancel", targets.waiting_run)
+    retry = f"/admin/trigger-runs/{targets.failed_run}/retry"
+    yield Write("POST", f"{route}/retry", retry, "task.retry", targets.failed_run)
     runs = "/admin/smoke/greeting/runs"
     launch = Write(
         "POST",
@@ -262,7 +361,11 @@ def _work_writes(targets: WriteTargets) -> Iterator[Write]:
     yield launch.with_unaudited(runs, {"repetitions": 0})
     end = f"/admin/smoke/runs/{targets.run}/cancel"
     route = "/admin/smoke/runs/somewhat/cancel"
-    yield Write("POST", route, end, "smoke_test.cancel", "greeting", {})
+    yield Write("POST", route, end, "smoke_test.cancel", targets.run, {})
+    yield from _periodic_task_writes(targets)
+    end = f"/admin/smoke-conversations/{targets.run_2}/cancel"
+    route = "/admin/smoke-conversations/somewhat/cancel"
+    yield Write("POST", route, end, "smoke_test.cancel", targets.run_2)
     run = Write(
         "POST",
         "/admin/triggers/somewhat/run",
@@ -313,6 +416,7 @@ def _file_writes(targets: WriteTargets) -> Iterator[Write]:
     yield put(settings, settings, {"user_state": False}, {"nonsense": KEY})
     admin = targets.section_data("/admin/auth")["admin"]
     yield section("auth", {"admin": {**admin, "newcomers": "viewer"}})
+    yield section("storage", {"max_file_bytes": 1000})
     some, one = "/admin/settings/somewhat", "/admin/settings/vars"
     yield put(some, one, {"A": KEY}, [KEY])
     yield Write("DELETE", some, one, "config.write", "coulisse.yaml")

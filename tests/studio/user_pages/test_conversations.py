@@ -9,13 +9,12 @@ from django.test.utils import CaptureQueriesContext
 from access.users import identity
 from core.ids import new_turn_id
 from core.messages import Message, ToolCall
-from judges.models import Feedback
-from judges.ratings import scores
-from judges.ratings.scores import JudgedReply
+from judges.models import Feedback, Score
 from judges.scoring.verdict_parser import JudgeResult
-from memory.transcript import conversation_queries, message_store
+from memory.models import Thread
+from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
-from studio.user_pages import conversation_serializers
+from studio.conversations import conversation
 from tests.gateway.calls import error
 from tests.gateway.memory_client import ok
 from tests.memory.facts.saving import save
@@ -105,6 +104,12 @@ def test_threads_are_separate_and_latest_is_shown_first(script, browser, alice):
     assert read(script, alice, thread=name)["data"][0]["content"] == "In the other"
     threads = ok(script.get(f"/admin/users/{alice}/threads"))["data"]
     assert [each["thread_id"] for each in threads] == [name, None]
+    store_messages(alice, Message("user", "Back"), Message("assistant", "Yes"))
+    threads = ok(script.get(f"/admin/users/{alice}/threads"))["data"]
+    assert [each["thread_id"] for each in threads] == [None, name]
+    store_messages(
+        alice, Message("user", "And there"), Message("assistant", "Ok"), thread=name
+    )
     shown = page(browser, alice)
     assert "?thread=a%20%22b%22%20%26%20c%2Fd%3F" in shown
     refusal_page = script.get(
@@ -131,7 +136,7 @@ def test_texts_are_escaped(browser, alice):
         f"/admin/users/{alice}",
         f"/admin/turns/{turn_id}?fragment=1",
         f"/admin/turns/{turn_id}",
-        f"/admin/users/{alice}/turns",
+        f"/admin/turns?user={alice}",
     ):
         shown = browser.get(path).text
         assert "alert(1)" in shown
@@ -226,7 +231,7 @@ def test_recorded_calls_precede_the_reply(script, browser, alice):
     }
     turn = reply["turn"]
     assert (turn["experiment"], turn["cost_usd"]) == ("sums", 0.0015)
-    assert "turn" not in user
+    assert user["turn"] is None
     shown = page(browser, alice)
     assert f'data-src="/admin/turns/{turn_id}?fragment=1"' in shown
     assert shown.index("ask_researcher") < shown.index("Two.")
@@ -274,8 +279,13 @@ def test_scores_feedback_and_extracted_facts_are_shown_with_reply(
         alice, Message("user", "I like plums"), Message("assistant", "Ok")
     )
     store_turn(turn_id=turn_id, user_id=alice)
-    judged = JudgedReply(turn_id, alice, "quality", "assistant")
-    scores.store_scores(judged, {"tone": JudgeResult(8, "It is kind.")})
+    Score.objects.store(
+        {"tone": JudgeResult(8, "It is kind.")},
+        turn_id=turn_id,
+        user_id=alice,
+        judge="quality",
+        agent="assistant",
+    )
     now = datetime.now(UTC)
     Feedback.objects.create(
         user_id=alice,
@@ -356,9 +366,9 @@ def test_query_count_is_independent_of_length(alice):
             )
             store_turn(*nested_calls(), turn_id=turn_id, user_id=alice)
             sample_user.store_scores(alice, turn_id, "plums")
-        thread = conversation_queries.get_thread(alice, "")
+        thread = Thread.objects.get(user_id=alice, name="")
         with CaptureQueriesContext(connection) as queries:
-            page_data = conversation_serializers.conversation_page(alice, thread)
+            page_data = conversation.load_messages(alice, thread)
         assert len(page_data.data) == 2 * sum(range(number + 1)) or number == 12
         counts.append(len(queries))
     assert counts == [7, 7]

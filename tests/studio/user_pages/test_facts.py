@@ -10,9 +10,9 @@ from core.ids import UserId, new_turn_id
 from core.messages import Message
 from memory.facts import fact_store, public_ids
 from memory.facts.types import FactDraft
-from memory.models import Fact
+from memory.models import Fact, Passage
 from memory.models import StoredMessage as Row
-from memory.recall import passages, sync_search
+from memory.recall import sync_search
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from tests.gateway.calls import error
@@ -163,7 +163,7 @@ def test_null_clears_and_omitted_fields_stay(script, alice):
         ({"content": "x", "category": "plums"}, "category"),
         ({"content": "x", "colour": "red"}, "colour"),
         ({"content": "x", "valid_from": "soon"}, "valid_from"),
-        ({"content": "x", "expires_at": "2020-01-01"}, None),
+        ({"content": "x", "expires_at": "2020-01-01"}, "expires_at"),
     ],
 )
 def test_invalid_fact_is_refused(script, alice, body, param):
@@ -240,7 +240,9 @@ def test_past_messages_are_searchable(script, memory_on, alice):
         alice, "", new_turn_id(), [NewMessage(Message("user", "I bought plums"), 5)]
     )
     row = Row.objects.get(thread__user_id=alice)
-    passages.index_messages(alice, row.thread_id, [(row.pk, 0, row.text, None, "")])
+    Passage.objects.index_messages(
+        alice, row.thread_id, [(row.pk, 0, row.text, None, "")]
+    )
     found = ok(script.get(facts_url(alice), params={"q": "plums", "in": "messages"}))[
         "data"
     ]
@@ -297,20 +299,17 @@ def test_forms_add_change_and_delete_a_fact(browser, known_user):
         "valid_from": "2026-03-01",
         "pinned": "on",
     }
-    assert "Fact saved" in browser.submit(path, everything).text
+    assert "Saved" in browser.submit(path, everything).text
     fact.refresh_from_db()
     assert (fact.content, fact.key, fact.is_pinned) == ("Likes figs", "fruit", True)
-    emptied = {**everything, "key": "", "valid_from": "", "pinned": ""}
+    emptied = {**everything, "key": "", "valid_from": "", "pinned": "false"}
     browser.submit(path, emptied)
     fact.refresh_from_db()
     assert (fact.key, fact.valid_from, fact.is_pinned) == (None, None, False)
-    assert (
-        "Fact pinned"
-        in browser.submit(path, {"_method": "PATCH", "pinned": "true"}).text
-    )
+    assert "Pin: done" in browser.submit(f"{path}/pin", {}, form_page=path).text
     fact.refresh_from_db()
     assert (fact.content, fact.is_pinned) == ("Likes figs", True)
-    assert "Fact forgotten" in browser.submit(path, {"_method": "DELETE"}).text
+    assert "Forget: done" in browser.submit(path, {"_method": "DELETE"}).text
 
 
 def test_refused_form_keeps_its_input(browser, known_user):
@@ -331,6 +330,13 @@ def test_refused_form_keeps_its_input(browser, known_user):
     assert 'value="2026-03-01"' in form
     assert 'value="so they say"' in form
     assert "checked" in form
+
+
+def test_form_of_a_pinned_fact_is_checked(browser, known_user):
+    fact_id = save(known_user, "Has a cat", is_pinned=True).fact_id
+    page = browser.get(facts_url(known_user, fact_id))
+    form = page.text.partition("Edit fact")[2].partition("</form>")[0]
+    assert '<input type="checkbox" name="pinned" checked>' in form
 
 
 def test_refused_form_keeps_the_superseded_fact(browser, known_user):
@@ -356,8 +362,52 @@ def test_forms_for_missing_facts_report_it(browser, known_user):
     assert "content" in stranger.text
 
 
-def test_memory_page_links_to_user_facts(browser, known_user, user):
-    save(known_user, "Likes plums")
-    page = browser.get(f"/admin/memory?q={user}").text
-    assert f'href="{facts_url(known_user)}"' in page
-    assert "1 fact" in page
+# All users.
+
+
+def test_facts_of_all_users_are_listed(script, browser, known_user, user):
+    fact_id = save(known_user, "Likes plums").fact_id
+    save(UserId(uuid.uuid4()), "Likes figs")
+    found = ok(script.get("/admin/facts"))["data"]
+    assert [fact["content"] for fact in found[:2]] == ["Likes figs", "Likes plums"]
+    page = browser.get(f"/admin/facts?user={user}").text
+    assert f'href="{facts_url(known_user, fact_id)}"' in page
+    assert "Likes figs" not in page
+
+
+def test_memory_page_of_browsers_lists_facts(browser):
+    assert browser.get("/admin/memory").headers["location"] == "/admin/facts"
+
+
+def test_search_over_all_users_is_refused(script, server):
+    refusal = error(script.get("/admin/facts?q=plums"), 400)
+    assert refusal["param"] == "q"
+
+
+def test_chosen_facts_are_forgotten_and_restored(script, alice):
+    ids = [f"mem_{save(alice, text).fact_id.hex}" for text in ("Has a cat", "Sings")]
+    for action, status in (("forget", "deleted"), ("restore", "active")):
+        path = f"/admin/facts?action={action}"
+        results = ok(script.post(path, json={"ids": ids}))["data"]
+        assert [each["is_changed"] for each in results] == [True, True]
+        shown = [ok(script.get(f"{facts_url(alice)}/{each}")) for each in ids]
+        assert [fact["status"] for fact in shown] == [status, status]
+    passages = Passage.objects.filter(user_id=alice)
+    assert passages.exclude(embedding_error="").count() == 2  # The sweep embeds them.
+    changes = [(action, target) for action, target, _ in audit_entries(alice)]
+    assert changes == [
+        (action, each) for action in ("memory.delete", "memory.change") for each in ids
+    ]
+
+
+def test_fact_is_shown_as_of_a_past_time(script, browser, alice):
+    fact_id = save(alice, "Lives in Lisbon").fact_id
+    path = facts_url(alice, fact_id)
+    then = Fact.objects.get(pk=fact_id).created_at.isoformat()
+    ok(script.patch(path, json={"content": "Lives in Porto"}))
+    past = ok(script.get(path, params={"as_of": then}))
+    assert past["content"] == "Lives in Lisbon"
+    assert [step["action"] for step in past["history"]] == ["created"]
+    assert "Edit fact" not in browser.get(f"{path}?as_of=2100-01-01").text
+    too_early = script.get(path, params={"as_of": "2020-01-01"})
+    assert "not known then" in error(too_early, 404)["message"]

@@ -133,7 +133,8 @@ def test_invalid_page_position_is_refused(script):
 
 def test_search_without_results_says_so(browser):
     page = browser.get(f"{USERS}?q={uuid.uuid4()}").text
-    assert "No such user." in page
+    assert "No matching rows." in page
+    assert "the exact name clients send" in page
 
 
 # A single user.
@@ -176,12 +177,61 @@ def test_unknown_user_is_404(script, browser):
 
 
 @pytest.mark.parametrize(
-    "path", ["", "/facts", "/scores", "/turns", "/threads", "/erase", "/facts?q=plums"]
+    "path",
+    ["", "/facts", "/scores", "/threads", "/turns", "/erase", "/facts?q=plums"],
 )
 def test_every_tab_is_a_page(browser, alice, path):
-    page = browser.get(f"{user_url(alice)}{path}")
+    page = browser.get(f"{user_url(alice)}{path}", follow_redirects=True)
     assert page.status_code == 200
-    assert f'href="{USERS}"' in page.text
+    assert f'href="{USERS}/{alice}' in page.text
+
+
+def test_users_are_filtered_by_their_last_activity(script, alice):
+    old = datetime.now(UTC) - timedelta(days=2)
+    for period, is_found in (("1h", True), ("to", False)):
+        query = {"to": old.isoformat()} if period == "to" else {"period": period}
+        found = ok(script.get(USERS, params={"q": str(alice), **query}))["data"]
+        assert bool(found) is is_found
+
+
+def test_threads_of_all_users_are_listed(script, browser, alice, user):
+    (thread, other) = ok(script.get("/admin/threads", params={"user": user}))["data"]
+    assert {thread["user_id"], other["user_id"]} == {str(alice)}
+    assert thread["updated_at"] >= other["updated_at"]
+    assert ok(script.get(f"/admin/threads/{thread['id']}")) == thread
+    first = ok(script.get("/admin/threads", params={"limit": 1}))
+    second = ok(
+        script.get("/admin/threads", params={"limit": 1, "after": first["last_id"]})
+    )
+    assert first["data"][0]["id"] > second["data"][0]["id"]
+    page = browser.get("/admin/threads", params={"user": user}).text
+    assert f"/admin/users/{alice}?thread=" in page
+
+
+def test_messages_of_all_users_are_listed(script, browser, alice, user):
+    found = ok(script.get("/admin/messages", params={"user": user}))["data"]
+    assert len(found) == 8
+    assert {each["user_id"] for each in found} == {str(alice)}
+    assert [each["id"] for each in found] == sorted(e["id"] for e in found)[::-1]
+    page = browser.get("/admin/messages", params={"user": user}).text
+    last = found[0]
+    assert f"before={last['position'] + 1}#m{last['position']}" in page
+
+
+def test_actions_erase_chosen_users(script, alice):
+    other = UserId(uuid.uuid4())
+    sample_user.store_conversation(other, "plums")
+    ids = [str(alice), str(other)]
+    results = ok(script.post(f"{USERS}?action=erase", json={"ids": ids}))["data"]
+    assert [each["is_changed"] for each in results] == [True, True]
+    assert AuditEntry.objects.filter(action="user.erase", target__in=ids).count() == 2
+    assert not Thread.objects.filter(user_id__in=[alice, other]).exists()
+
+
+def test_users_unknown_to_the_list_can_be_erased(script):
+    stranger = uuid.uuid4()
+    erased = ok(script.post(f"{user_url(stranger)}/erase"))
+    assert (erased["object"], set(erased["deleted"].values())) == ("user.erased", {0})
 
 
 # Export and erasure.
@@ -217,8 +267,8 @@ def test_script_erases_a_user(script, alice):
 
 
 def test_browser_confirms_and_erases_by_form(browser, alice):
-    page = browser.submit(
-        user_url(alice), {"_method": "DELETE"}, form_page=f"{user_url(alice)}/erase"
-    )
+    address = f"{user_url(alice)}/erase"
+    assert "Erase permanently" in browser.get(address).text
+    page = browser.submit(address, {})
     assert page.url.path == USERS
     assert f"User {alice} erased" in page.text

@@ -1,16 +1,15 @@
 """The children that check schemas: their number, limits and replacement."""
 
 import asyncio
-import contextlib
 import os
 import signal
-from asyncio.subprocess import Process
 from typing import Any
 
 import orjson
 import psutil
 import pytest
 
+from core.child_processes.process_group import ProcessGroup
 from turns.errors import SchemaChecksBusy
 from turns.structured_output import schema_worker_pool
 from turns.structured_output.schema_worker_pool import CheckTooCostly
@@ -86,15 +85,13 @@ async def test_costly_check_is_ended_and_its_child_replaced(closed, keyword):
 def endings(monkeypatch) -> list[int | None]:
     """The return codes of ended children; None for a child that was still running."""
     found: list[int | None] = []
-    end = schema_worker_pool._end_worker
+    close = ProcessGroup.close
 
-    async def watched(child: Process) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(child.wait(), 20)
-        found.append(child.returncode)
-        await end(child)
+    async def watched(child: ProcessGroup) -> None:
+        found.append(await child.wait(20))
+        await close(child)
 
-    monkeypatch.setattr(schema_worker_pool, "_end_worker", watched)
+    monkeypatch.setattr(ProcessGroup, "close", watched)
     monkeypatch.setattr(schema_worker_pool, "CHECK_SECONDS", 60)
     return found
 

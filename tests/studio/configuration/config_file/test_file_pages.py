@@ -22,7 +22,7 @@ def test_settings_cards_summarize_sections(script, browser, yaml):
     assert cards["providers"]["summary"] == "2 providers: openai, anthropic"
     assert cards["telemetry"]["summary"] == "fmt (enabled)"
     assert cards["server"]["applies"] == "restart"
-    assert cards["storage"]["is_available"] is False
+    assert cards["storage"]["url"] == "/admin/storage"
     assert cards["memory"]["url"] == "/admin/memory/settings"
     page = browser.get("/admin/settings").text
     for card in cards.values():
@@ -201,7 +201,7 @@ def test_invalid_file_is_reported(browser, yaml, text):
 
 
 def test_memory_is_a_page_for_browsers(browser, script, yaml):
-    assert "<h1>Memory" in browser.get("/admin/memory").text
+    assert browser.get("/admin/memory").headers["location"] == "/admin/facts"
     assert script.get("/admin/memory").json() == {}
     assert "yaml-editor" in browser.get("/admin/memory/settings").text
 

@@ -1,5 +1,8 @@
 """Providers and MCP servers: added, changed and removed by scripts."""
 
+import html
+import re
+
 import pytest
 
 from config.editing.secret_masks import MASK
@@ -76,3 +79,40 @@ def test_used_provider_is_not_removed(script, yaml, text):
     assert response.status_code == 422
     assert "agent 'assistant' uses provider 'openai'" in error_of(response)["message"]
     assert yaml.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("path", "shown", "typed", "before"),
+    [
+        ("providers/openai", f"api_key: {MASK}", "api_key: sk-new", "api_key: .*"),
+        ("mcp/web", "oauth: false", "oauth: true", "oauth: false"),
+    ],
+    ids=["provider", "mcp"],
+)
+def test_form_of_an_entry_saves_it(browser, yaml, text, path, shown, typed, before):
+    page = browser.get(f"/admin/{path}").text
+    form = page.partition('class="editor"')[2].partition("</form>")[0]
+    field, current = re.search(
+        r'<textarea[^>]* name="([^"]*)"[^>]*>\n(.*)</textarea>', form, re.DOTALL
+    ).groups()
+    version = re.search(r'name="version" value="([^"]*)"', form)[1]
+    changed = html.unescape(current).replace(shown, typed)
+    fields = {"_method": "PUT", "version": version, field: changed}
+    assert "saved" in browser.submit(f"/admin/{path}", fields).text
+    assert yaml.read_text() == re.sub(before, typed, text, count=1)
+
+
+def test_removing_a_used_provider_lists_its_uses_on_its_page(browser, yaml, text):
+    page = browser.submit("/admin/providers/openai", {"_method": "DELETE"})
+    assert page.status_code == 422
+    assert "<h1>openai" in page.text
+    assert "provider &#x27;openai&#x27; is in use" in page.text
+    assert "agent &#x27;assistant&#x27; uses provider &#x27;openai&#x27;<" in page.text
+    assert f"api_key: {MASK}" in page.text
+    assert yaml.read_text() == text
+
+
+def test_viewers_are_not_told_to_add_what_they_cannot(viewer):
+    page = viewer.get("/admin/mcp", headers={"Accept": "text/html"}).text
+    assert "Operators can add them." in page
+    assert "Add one below" not in page

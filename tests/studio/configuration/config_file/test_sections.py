@@ -105,13 +105,16 @@ def test_file_edit_conflict_is_not_overwritten(script, yaml, text):
     assert yaml.read_text() == text + "# by hand\n"
 
 
-def test_unavailable_section_says_so(script, yaml):
-    response = script.get("/admin/storage")
-    assert response.status_code == 404
-    assert "not available in this version" in error_of(response)["message"]
+def test_storage_is_checked_before_it_is_written(script, yaml):
     response = script.put("/admin/storage", json={"backend": "s3"})
     assert response.status_code == 422
-    assert error_of(response)["problems"][0]["code"] == "coulisse.E013"
+    assert error_of(response)["problems"][0]["code"] == "coulisse.E571"
+    settings = {"backend": "s3", "s3": {"bucket": "my-files"}}
+    assert script.put("/admin/storage", json=settings).is_success
+    assert script.get("/admin/storage").json() == settings
+
+
+def test_unknown_section_is_not_found(script, yaml):
     assert script.get("/admin/settings/nonsense").status_code == 404
 
 

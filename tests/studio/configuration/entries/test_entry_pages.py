@@ -210,3 +210,40 @@ def test_empty_list_links_to_the_first_entry(browser, configure):
     configure(CONFIG)
     assert "Create the first judge" in browser.get("/admin/judges").text
     assert 'href="/admin/judges/new"' in browser.get("/admin/judges").text
+
+
+def test_disabling_a_used_entry_lists_its_uses_on_its_page(browser, script):
+    page = browser.submit("/admin/agents/tuned", {"_method": "DELETE"})
+    assert page.status_code == 422
+    assert "<h1>tuned" in page.text
+    assert "agent &#x27;tuned&#x27; is in use; remove it from these entries first" in (
+        page.text
+    )
+    assert "agent &#x27;team&#x27; calls agent &#x27;tuned&#x27;</li>" in page.text
+    assert "does not exist" not in page.text
+    problems = script.delete("/admin/agents/tuned").json()["error"]["problems"]
+    assert [problem["code"] for problem in problems] == [
+        "coulisse.E019",
+        "coulisse.E206",
+        "coulisse.E712",
+        "coulisse.E802",
+    ]
+    assert labels(script)["tuned"] == "yaml"
+
+
+def test_late_button_of_an_entry_returns_to_its_page(browser, script):
+    put_entry(script, "agents/tuned", NEW_AGENT.replace("bob", "tuned"))
+    page = browser.submit(
+        "/admin/agents/tuned/reset", {"version": "0"}, form_page="/admin/agents/tuned"
+    )
+    assert page.status_code == 409
+    assert "<h1>tuned" in page.text
+    assert "was changed by studio: local since you opened it" in page.text
+    assert labels(script)["tuned"] == "override"
+
+
+def test_address_with_a_final_slash_redirects(browser):
+    page = browser.get("/admin/agents/?x=1")
+    assert (page.status_code, page.headers["Location"]) == (302, "/admin/agents?x=1")
+    assert browser.http.post("/admin/agents/").status_code in (403, 404)
+    assert browser.get("/admin/nonsense/").status_code == 404

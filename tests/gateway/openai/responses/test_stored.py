@@ -1,0 +1,256 @@
+"""Stored and background responses: read, listed, referred to, cancelled."""
+
+import uuid
+
+import httpx2
+import openai
+import pytest
+
+from core import ids
+from tasks.models import Task
+from tests.gateway.calls import error
+from tests.gateway.openai.responses.shapes import ADD, RESPONSE, body, post, respond
+from tests.tasks.conftest import (  # noqa: F401
+    RunnerHarness,
+    task_runner,
+    user_id,
+)
+
+pytestmark = pytest.mark.database
+
+
+class Api:
+    """Requests of one user."""
+
+    def __init__(self, client: httpx2.Client, user: str) -> None:
+        self._client = client
+        self._headers = {"X-Coulisse-User": user}
+
+    def get(self, path: str, status: int = 200) -> dict:
+        return self._read(
+            self._client.get(f"/v1/responses/{path}", headers=self._headers), status
+        )
+
+    def delete(self, response_id: str, status: int = 200) -> dict:
+        path = f"/v1/responses/{response_id}"
+        return self._read(self._client.delete(path, headers=self._headers), status)
+
+    def cancel(self, response_id: str, status: int = 200) -> dict:
+        path = f"/v1/responses/{response_id}/cancel"
+        return self._read(self._client.post(path, headers=self._headers), status)
+
+    def _read(self, answer: httpx2.Response, status: int) -> dict:
+        if status != 200:
+            return error(answer, status)
+        assert answer.status_code == 200, answer.text
+        if answer.json()["object"] == "response":
+            RESPONSE.validate_json(answer.content)
+        return answer.json()
+
+
+@pytest.fixture
+def api(http, user) -> Api:
+    return Api(http, user)
+
+
+def test_response_is_retrieved_as_it_was(server, fake, user, api):
+    fake.reply("So:", tool_calls=[("add", {"a": 1})])
+    created = respond(server, body(user, tools=[ADD]))
+    retrieved = api.get(created["id"])
+    for name in ("id", "output", "usage", "status", "model"):
+        assert retrieved[name] == created[name], name
+    assert abs(retrieved["created_at"] - created["created_at"]) <= 1
+
+
+STORED = {
+    "metadata": {"topic": "sums", "nul": "a\0b"},
+    "max_output_tokens": 50,
+    "temperature": 0,
+}
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_parameters_are_retrieved(server, fake, user, api, background):
+    given = STORED
+    if background:
+        # Tasks refuse NUL characters.
+        given = {**STORED, "metadata": {"topic": "sums"}}
+    created = respond(server, body(user, background=background, **given))
+    retrieved = api.get(created["id"])
+    for name, value in given.items():
+        assert retrieved[name] == value, name
+    first = respond(server, body(user))
+    follower = respond(server, body(user, previous_response_id=first["id"]))
+    retrieved = api.get(follower["id"])
+    assert retrieved["previous_response_id"] == first["id"]
+
+
+def test_incomplete_response_stays_incomplete(server, fake, user, api):
+    fake.reply("Hel", finish="length")
+    created = respond(server, body(user))
+    retrieved = api.get(created["id"])
+    assert retrieved["status"] == "incomplete"
+    assert retrieved["incomplete_details"] == {"reason": "max_output_tokens"}
+
+
+def test_unstored_response_cannot_be_retrieved(server, fake, user, api):
+    created = respond(server, body(user, store=False))
+    assert created["store"] is False
+    assert api.get(created["id"], 404)["code"] == "response_not_found"
+
+
+def test_responses_of_others_do_not_exist(server, fake, user, http, api):
+    created = respond(server, body(user))
+    other = Api(http, f"{user}-other")
+    for path in (created["id"], f"{created['id']}/input_items"):
+        assert other.get(path, 404)["code"] == "response_not_found"
+    assert other.cancel(created["id"], 404)["code"] == "response_not_found"
+    for unknown in ("resp_1", f"resp_{uuid.uuid4().hex}", uuid.uuid4().hex, "x"):
+        assert api.get(unknown, 404)["code"] == "response_not_found"
+
+
+def test_input_items_are_listed_in_pages(server, fake, user, api):
+    items = [
+        {"role": "user", "content": "1 + 2?"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "See"},
+                {"type": "input_file", "file_data": "aGk=", "filename": "a.txt"},
+            ],
+        },
+        {"role": "user", "content": "And?"},
+    ]
+    created = respond(server, body(user, items))
+    path = f"{created['id']}/input_items"
+    listed = api.get(f"{path}?order=asc")["data"]
+    assert [item["content"] for item in listed] == [
+        [{"type": "input_text", "text": "1 + 2?"}],
+        items[1]["content"],
+        [{"type": "input_text", "text": "And?"}],
+    ]
+    first = api.get(f"{path}?limit=2")
+    assert [item["id"] for item in first["data"]] == [
+        item["id"] for item in listed[:0:-1]
+    ]
+    assert first["has_more"]
+    rest = api.get(f"{path}?limit=2&after={first['last_id']}")
+    assert [item["id"] for item in rest["data"]] == [listed[0]["id"]]
+    assert not rest["has_more"]
+    assert api.get(f"{path}?after=x", 400)["param"] == "after"
+
+
+def test_official_client_lists_the_items_of_a_tool_loop(client, fake, user):
+    fake.reply("So:", tool_calls=[("add", {"a": 1})])
+    headers = {"X-Coulisse-User": user}
+    first = client.responses.create(
+        model="assistant", input="1 + 2?", tools=[ADD], extra_headers=headers
+    )
+    call = first.output[-1]
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "3"}
+    second = client.responses.create(
+        model="assistant", input=[result], tools=[ADD], extra_headers=headers
+    )
+    (item,) = client.responses.input_items.list(second.id, extra_headers=headers)
+    assert (item.type, item.call_id, item.output) == (
+        "function_call_output",
+        call.call_id,
+        "3",
+    )
+
+
+def test_item_references_are_the_items(server, fake, user):
+    fake.reply("So:", tool_calls=[("add", {"a": 1}), ("add", {"a": 2})])
+    first = respond(server, body(user, "1 + 2?", tools=[ADD]))
+    references = [
+        {"type": "item_reference", "id": item["id"]} for item in first["output"]
+    ]
+    results = [
+        {"type": "function_call_output", "call_id": item["call_id"], "output": "3"}
+        for item in first["output"]
+        if item["type"] == "function_call"
+    ]
+    question = {"role": "user", "content": "1 + 2?"}
+    request = body(user, [question, *references, *results], tools=[ADD])
+    respond(server, request | {"metadata": {"history": "client"}})
+    _, asked, reply, *_ = fake.requests[-1].body["messages"]
+    assert asked["content"] == "1 + 2?"
+    assert reply["content"] == "So:"
+    assert len(reply["tool_calls"]) == 2
+    stranger = error(post(server, request | {"safety_identifier": "other"}), 404)
+    assert stranger["param"] == "input[1].id"
+
+
+def test_background_response_is_a_task(
+    server,
+    fake,
+    user,
+    api,
+    task_runner: RunnerHarness,  # noqa: F811
+):
+    fake.reply("Hello", tool_calls=[("add", {"a": 1})])
+    created = respond(
+        server,
+        body(
+            user,
+            [{"role": "user", "content": "Hi\0"}],
+            background=True,
+            tools=[{**ADD, "description": "NUL \0"}],
+            instructions="Be brief",
+            temperature=0,
+        ),
+    )
+    assert (created["status"], created["background"]) == ("queued", True)
+    assert api.get(created["id"])["status"] == "queued"
+    (item,) = api.get(f"{created['id']}/input_items")["data"]
+    assert item["content"][0]["text"] == "Hi\ufffd"
+    task = Task.objects.get(pk=ids.parse_uuid(created["id"], prefix="resp_"))
+    task_runner.check_queue()
+    task_runner.wait_for_end(task)
+    done = api.get(created["id"])
+    assert (done["status"], done["id"]) == ("completed", created["id"])
+    assert [item["type"] for item in done["output"]] == ["message", "function_call"]
+    sent = fake.requests[-1].body
+    assert sent["messages"][1]["content"] == "Be brief"
+    assert sent["temperature"] == 0
+    assert sent["tools"][0]["function"]["name"] == "add"
+    assert api.cancel(created["id"])["status"] == "completed"
+
+
+def test_background_response_is_cancelled(server, fake, user, api):
+    created = respond(server, body(user, background=True))
+    assert api.cancel(created["id"])["status"] == "cancelled"
+    assert api.get(created["id"])["status"] == "cancelled"
+
+
+def test_failed_background_response_has_its_error(
+    server,
+    fake,
+    user,
+    api,
+    task_runner: RunnerHarness,  # noqa: F811
+    monkeypatch,
+):
+    monkeypatch.setattr("tasks.queue.task_kinds.MIN_BACKOFF_SECONDS", 0.0)
+    fake.fail(400, "bad request")
+    created = respond(server, body(user, background=True))
+    task = Task.objects.get(pk=ids.parse_uuid(created["id"], prefix="resp_"))
+    task_runner.check_queue()
+    task_runner.wait_for_end(task)
+    failed = api.get(created["id"])
+    assert failed["status"] == "failed"
+    assert "bad request" in failed["error"]["message"]
+
+
+@pytest.mark.parametrize("more", [{"stream": True}, {"store": False}])
+def test_background_needs_to_be_stored_and_polled(server, user, more):
+    refusal = error(post(server, body(user, background=True, **more)), 400)
+    assert refusal["param"] == next(iter(more))
+
+
+def test_foreground_response_cannot_be_cancelled(client, fake, user):
+    created = client.responses.create(
+        model="assistant", input="Hi", extra_headers={"X-Coulisse-User": user}
+    )
+    with pytest.raises(openai.BadRequestError):
+        client.responses.cancel(created.id, extra_headers={"X-Coulisse-User": user})
