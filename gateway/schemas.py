@@ -58,7 +58,7 @@ class ImagePart(MarkedPart):
 
 
 class InputAudio(TypedDict):
-    data: str
+    data: Annotated[str, AfterValidator(image_urls.check_audio)]
     format: Literal["wav", "mp3"]
 
 

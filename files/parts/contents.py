@@ -1,4 +1,4 @@
-"""What models receive of file parts by id: their content, in a form that they take."""
+"""What models receive of file parts: their content, in a form that they take."""
 
 import base64
 import uuid
@@ -11,7 +11,8 @@ from core.ids import UserId
 from core.messages import Content, Message
 from files.config import MEBIBYTE
 from files.errors import FileUnknown
-from files.parts import references, texts
+from files.parts import documents, readers, references, texts
+from files.parts.documents import Document
 from files.parts.readers import AUDIO_FORMATS, PDF, Reader
 from files.parts.references import Part
 from files.storage import content
@@ -58,17 +59,15 @@ class _Resolver:
         parts = message.content
         if parts is None or isinstance(parts, str):
             return message
-        if not any(map(references.file_id_of, parts)):
+        if not any(map(references.is_file, parts)):
             return message
         resolved = [await self._resolve_part(part, is_new=is_new) for part in parts]
         return replace(message, content=_join_texts(resolved))
 
     async def _resolve_part(self, part: Part, *, is_new: bool) -> Part:
-        file_id = references.file_id_of(part)
-        if file_id is None:
+        if not references.is_file(part):
             return part
-        key = parse_file_id(file_id)
-        file = None if key is None else self._files.get(key)
+        file = await self._find(part)
         if file is None:
             if is_new:
                 raise FileUnknown(param="messages")
@@ -76,6 +75,8 @@ class _Resolver:
         if not is_new and file.content_type in AUDIO_FORMATS:
             # It has been answered already, and few models accept it.
             return references.note("audio")
+        if file.key is None and not readers.is_readable(file.content_type):
+            return part  # The provider may take it.
         try:
             return await self._read(file)
         except CoulisseError:
@@ -83,12 +84,24 @@ class _Resolver:
                 raise
             return references.note(f"file {references.name_of(part)} is left out")
 
-    async def _read(self, file: StoredFile) -> Part:
+    async def _find(self, part: Part) -> Document | None:
+        data = documents.inline_data(part)
+        if data is not None:
+            return await content.run(
+                Document.inline, data, part["file"].get("filename")
+            )
+        key = parse_file_id(references.file_id_of(part) or "")
+        file = None if key is None else self._files.get(key)
+        return None if file is None else Document.stored(file)
+
+    async def _read(self, file: Document) -> Part:
+        if file.key is None:
+            return await self._to_part(file)
         if file.key not in self._parts:
             self._parts[file.key] = await self._to_part(file)
         return self._parts[file.key]
 
-    async def _to_part(self, file: StoredFile) -> Part:
+    async def _to_part(self, file: Document) -> Part:
         self._reader.check(file)
         kind = file.content_type
         if self._reader.needs_text(file):
@@ -103,7 +116,7 @@ class _Resolver:
             return {"type": "file", "file": document}
         return {"type": "image_url", "image_url": {"url": url}}
 
-    async def _read_base64(self, file: StoredFile) -> str:
+    async def _read_base64(self, file: Document) -> str:
         self._bytes += file.size
         if self._bytes > MAX_BYTES:
             raise Invalid(
@@ -112,11 +125,11 @@ class _Resolver:
                 param="messages",
                 code="files_too_large",
             )
-        data = await content.run(content.read, file)
+        data = await content.run(file.read)
         return base64.b64encode(data).decode()
 
 
-def _text_part(file: StoredFile, text: str) -> Part:
+def _text_part(file: Document, text: str) -> Part:
     name = file.filename.replace('"', "'")
     cut = "\n(the rest is left out)" if len(text) >= texts.MAX_CHARACTERS else ""
     return {"type": "text", "text": f'<file name="{name}">\n{text}{cut}\n</file>'}

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from core.errors import Invalid
 from files.config import MEBIBYTE
+from files.parts.documents import Document
 from files.types import StoredFile
 
 PDF = "application/pdf"
@@ -27,22 +28,26 @@ class Reader:
     model: str
     reads_pdf: bool
 
-    def check(self, file: StoredFile) -> None:
+    def check(self, file: StoredFile | Document) -> None:
         """Raise `FileUnsupported` for a file that cannot be read."""
-        kind = file.content_type
-        is_known = kind.startswith("image/") or kind == PDF or kind in AUDIO_FORMATS
-        if not is_known and not is_text(kind):
+        if not is_readable(file.content_type):
             raise FileUnsupported(
-                f"'{file.filename}' is of type {kind}, which the model '{self.model}' "
-                f"of agent '{self.agent}' cannot read",
+                f"'{file.filename}' is of type {file.content_type}, which the model "
+                f"'{self.model}' of agent '{self.agent}' cannot read",
                 param="messages",
             )
 
-    def needs_text(self, file: StoredFile) -> bool:
+    def needs_text(self, file: Document) -> bool:
         """Return whether the models read the text of a file only."""
         if file.content_type == PDF:
             return not self.reads_pdf or file.size > MAX_PDF_BYTES
         return is_text(file.content_type)
+
+
+def is_readable(content_type: str) -> bool:
+    """Return whether content of a type can be put into a prompt."""
+    is_native = content_type == PDF or content_type in AUDIO_FORMATS
+    return is_native or content_type.startswith("image/") or is_text(content_type)
 
 
 def is_text(content_type: str) -> bool:

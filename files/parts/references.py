@@ -1,4 +1,4 @@
-"""File parts by id: found in messages, checked, and described.
+"""File parts: found in messages; those by id are checked and described.
 
 `{"type": "file", "file": {"file_id": …}}` gets the name, type and size of its file, for
 those who see the transcript and for estimates.
@@ -16,6 +16,7 @@ from core.text.sanitization import escape_and_truncate
 from database import database_executor
 from files import file_store
 from files.errors import FileUnknown
+from files.parts import documents
 from files.parts.readers import Reader
 from files.types import StoredFile, parse_file_id
 
@@ -76,6 +77,20 @@ def file_id_of(part: Part) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def is_file(part: Part) -> bool:
+    """Return whether the content of a part is a stored file, or within it."""
+    return file_id_of(part) is not None or documents.inline_data(part) is not None
+
+
+def has_files(messages: Iterable[Message]) -> bool:
+    return any(
+        part.get("type") == "file"
+        for message in messages
+        if message.content is not None and not isinstance(message.content, str)
+        for part in message.content
+    )
+
+
 def _first_new(messages: Sequence[Message]) -> int:
     replies = [n for n, each in enumerate(messages) if each.role == "assistant"]
     return replies[-1] + 1 if replies else 0
@@ -126,4 +141,6 @@ def note(text: str) -> Part:
 
 def name_of(part: Part) -> str:
     """Return the name of a part's file, or its id."""
-    return escape_and_truncate(part["file"].get("filename") or part["file"]["file_id"])
+    file = part["file"]
+    name = file.get("filename") or file.get("file_id") or documents.DEFAULT_NAME
+    return escape_and_truncate(name)

@@ -5,6 +5,7 @@ import codecs
 import subprocess
 import sys
 import tempfile
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from shutil import copyfileobj
 from typing import IO
@@ -14,8 +15,8 @@ from core.token_estimates import BYTES_PER_TOKEN, MAX_FILE_TEXT_TOKENS
 from database import database_executor
 from files import file_store
 from files.parts import pdf_worker, readers
+from files.parts.documents import Document
 from files.storage import backends, content
-from files.types import StoredFile
 
 MAX_CHARACTERS = MAX_FILE_TEXT_TOKENS * BYTES_PER_TOKEN
 """Characters of a file that a model receives."""
@@ -38,17 +39,23 @@ class FileUnreadable(Invalid):
     code = "file_unreadable"
 
 
-async def read_text(file: StoredFile) -> str:
+async def read_text(file: Document) -> str:
     """Return the first characters of a text or a PDF; raises `FileUnreadable`."""
     if readers.is_text(file.content_type):
-        return _decode(await content.run(content.read, file, 4 * MAX_CHARACTERS))
-    stored = await database_executor.run(file_store.find_text, file.key)
-    if stored is None:
-        stored = await _extract(file)
-        await database_executor.run_to_end(file_store.save_text, file.key, stored)
-    if not stored.strip():
+        return _decode(await content.run(file.read, 4 * MAX_CHARACTERS))
+    text = await (_extract(file) if file.key is None else _stored_text(file, file.key))
+    if not text.strip():
         raise FileUnreadable(f"'{file.filename}' contains no text: is it scanned?")
-    return stored
+    return text
+
+
+async def _stored_text(file: Document, key: uuid.UUID) -> str:
+    """Return the text of a stored PDF, which is extracted once."""
+    text = await database_executor.run(file_store.find_text, key)
+    if text is None:
+        text = await _extract(file)
+        await database_executor.run_to_end(file_store.save_text, key, text)
+    return text
 
 
 def _decode(data: bytes) -> str:
@@ -63,8 +70,8 @@ def _decode(data: bytes) -> str:
         return data.decode("cp1252", "replace")[:MAX_CHARACTERS]
 
 
-async def _extract(file: StoredFile) -> str:
-    opened = await content.run(content.open_content, file)
+async def _extract(file: Document) -> str:
+    opened = await content.run(file.open)
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(MAX_WAIT_SECONDS):

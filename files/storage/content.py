@@ -76,10 +76,9 @@ def _open(name: str) -> Any:
     return content
 
 
-def read(file: StoredFile, max_bytes: int | None = None) -> bytes:
-    """Return a file's bytes, or the first of them."""
-    with open_content(file) as content:
-        return _call(content.read, -1 if max_bytes is None else max_bytes)
+def read(content: IO[bytes], max_bytes: int = -1) -> bytes:
+    """Return the bytes of an open file, or the first of them."""
+    return _call(content.read, max_bytes)
 
 
 async def stream(content: IO[bytes]) -> AsyncGenerator[bytes]:

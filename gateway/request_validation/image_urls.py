@@ -39,9 +39,23 @@ def check_image(url: str) -> str:
 
 
 def check_file(data: str) -> str:
-    """Return a file's contents, or its address, which is checked like an image's."""
-    if _scheme(data) not in (None, "data"):
-        _check_http_url(data)
+    """Return a file's base64, `data:` URL, or address, checked like an image's."""
+    match _scheme(data):
+        case None:
+            _check_base64(data)
+        case "data":
+            head, comma, content = data.partition(",")
+            if not comma or not head.endswith(";base64"):
+                _refuse("a data: URL must start with data:TYPE;base64,")
+            _check_base64(content)
+        case _:
+            _check_http_url(data)
+    return data
+
+
+def check_audio(data: str) -> str:
+    """Return the base64 of a sound; raises `PydanticCustomError`."""
+    _check_base64(data)
     return data
 
 
@@ -63,12 +77,16 @@ def _check_data(url: str) -> None:
             "a data: URL must start with data:image/TYPE;base64, where TYPE is one of "
             f"{IMAGE_TYPES.replace('|', ', ')}"
         )
+    _check_base64(url[prefix.end() :])
+
+
+def _check_base64(text: str) -> None:
     try:
-        content = binascii.a2b_base64(url[prefix.end() :], strict_mode=True)
+        content = binascii.a2b_base64(text, strict_mode=True)
     except ValueError:
         content = b""
     if not content:
-        _refuse("the data: URL needs valid base64, with padding, after the comma")
+        _refuse("the data must be valid base64, with padding")
 
 
 def _check_http_url(url: str) -> None:

@@ -161,18 +161,18 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _image(image: Any) -> dict[str, Any]:
     url = str(image.get("url", "") if isinstance(image, Mapping) else image or "")
-    if url.startswith(("http://", "https://")):
-        return {"type": "image", "source": {"type": "url", "url": url}}
-    return {"type": "image", "source": _base64(url)}
+    return {"type": "image", "source": _source(url)}
 
 
 def _document(file: Mapping[str, Any]) -> dict[str, Any]:
-    document = {"type": "document", "source": _base64(file.get("file_data") or "")}
+    document = {"type": "document", "source": _source(file.get("file_data") or "")}
     name = file.get("filename")
     return document | {"title": name} if name else document
 
 
-def _base64(url: str) -> dict[str, Any]:
+def _source(url: str) -> dict[str, Any]:
+    if url.startswith(("http://", "https://")):
+        return {"type": "url", "url": url}
     match = DATA_URL.match(url)
     if match is None:
         raise Invalid(

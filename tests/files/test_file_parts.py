@@ -67,6 +67,51 @@ def test_pdf_is_sent_as_it_is_where_models_read_it(configure, mine, fake):
     }
 
 
+def inline(name: str | None, data: bytes, prefix: str = "") -> dict:
+    encoded = prefix + base64.b64encode(data).decode()
+    file = {"file_data": encoded} | ({"filename": name} if name else {})
+    return {"type": "file", "file": file}
+
+
+@pytest.mark.parametrize("prefix", ["", "data:application/pdf;base64,"])
+def test_files_within_messages_are_read_like_stored_ones(mine, fake, prefix):
+    fake.reply("Hello.")
+    ask(mine, inline("a.pdf", pdf("Ham and eggs"), prefix), inline(None, b"A note"))
+    text = sent(fake)
+    assert '<file name="a.pdf">\nHam and eggs' in text
+    assert '<file name="file">\nA note\n</file>' in text
+
+
+def test_files_within_messages_reach_models_that_read_them(mine, fake):
+    fake.reply("Hello.")
+    data = pdf("Ham")
+    files = [inline("a.pdf", data), inline("a.png", PNG), inline("a.txt", b"A note")]
+    ask(mine, *files, model="claude")
+    document, image, note = sent(fake)[1:]
+    assert document["source"]["media_type"] == "application/pdf"
+    assert base64.b64decode(document["source"]["data"]) == data
+    assert image["source"]["media_type"] == "image/png"
+    assert note["text"] == '<file name="a.txt">\nA note\n</file>'
+
+
+def test_unknown_files_within_messages_are_passed_on(mine, fake):
+    part = inline("a.docx", b"PK\3\4 words")
+    ask(mine, part)
+    assert sent(fake)[1] == part
+
+
+def test_damaged_file_within_messages_is_refused_once(mine, fake):
+    broken = inline("a.pdf", b"%PDF-1.4 nothing")
+    with pytest.raises(openai.BadRequestError, match=r"'a\.pdf' cannot be read"):
+        ask(mine, broken)
+    history = [
+        {"role": "user", "content": [QUESTION, broken]},
+        {"role": "assistant", "content": "Nothing."},
+    ]
+    ask(mine, messages=history)
+    assert "(file a.pdf is left out)" in fake.bodies[-1]["messages"][-3]["content"]
+
+
 def test_anthropic_receives_documents_and_images(mine, fake):
     fake.reply("Hello.")
     data = pdf("Ham")

@@ -38,7 +38,7 @@ async def load_files(
     new: Sequence[Message] = (),
 ) -> Sequence[Message]:
     """Return the prompt with the contents of its files, as the models take them."""
-    if not any(references.file_ids(prompt)):
+    if not references.has_files(prompt):
         return prompt
     reader = _reader(config, agent)
     return await contents.resolve_files(user_id, prompt, reader, new=new)

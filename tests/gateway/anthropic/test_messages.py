@@ -1,15 +1,19 @@
 """Messages, complete and streamed: text, tools, thinking, images and documents."""
 
+import base64
+
 import anthropic
 import pytest
 
 from core.events import Usage
 from testing.wires import ScriptedAnswer
+from tests.files.samples import pdf
 from tests.gateway.anthropic.shapes import ADD, PIXEL, body, create, error, post, stream
 from tests.gateway.calls import prompt, stored, threads
 
 pytestmark = pytest.mark.database
 
+PDF = base64.b64encode(pdf("Ham and eggs")).decode()
 BOTH = pytest.mark.parametrize("agent", ["assistant", "claude"])
 
 
@@ -174,7 +178,7 @@ def test_thinking_goes_back_with_its_signature(sdk, fake, user):
 @BOTH
 def test_images_and_documents_reach_the_model(sdk, fake, user, agent):
     image = {"type": "base64", "media_type": "image/png", "data": PIXEL}
-    pdf = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjQK"}
+    document = {"type": "base64", "media_type": "application/pdf", "data": PDF}
     text = {"type": "text", "media_type": "text/plain", "data": "A note"}
     content = [
         {"type": "image", "source": image},
@@ -182,7 +186,7 @@ def test_images_and_documents_reach_the_model(sdk, fake, user, agent):
             "type": "image",
             "source": {"type": "url", "url": "https://example.com/a.png"},
         },
-        {"type": "document", "source": pdf, "title": "a.pdf"},
+        {"type": "document", "source": document, "title": "a.pdf"},
         {"type": "document", "source": text, "title": "Notes"},
         {"type": "text", "text": "What is this?"},
     ]
@@ -190,7 +194,7 @@ def test_images_and_documents_reach_the_model(sdk, fake, user, agent):
     sent = fake.bodies[-1]["messages"][-1]["content"]
     kinds = [part["type"] for part in sent]
     expected = {
-        "assistant": ["image_url", "image_url", "file", "text", "text", "text"],
+        "assistant": ["image_url", "image_url", "text", "text", "text", "text"],
         "claude": ["image", "image", "document", "text", "text", "text"],
     }
     assert kinds == expected[agent]

@@ -215,13 +215,27 @@ def test_private_file_url_is_refused(server, fake, user, url):
     assert fake.requests == []
 
 
+def test_file_url_is_passed_on(server, fake, user):
+    url = "https://example.com/a.pdf"
+    assert post(server, with_file(user, url)).status_code == 200
+    assert fake.bodies[-1]["messages"][-1]["content"][0]["file"]["file_data"] == url
+
+
 @pytest.mark.parametrize(
     "data",
-    ["data:application/pdf;base64,JVBERg==", "JVBERg==", "https://example.com/a.pdf"],
+    ["", "@@", "aGk", "aGk=\n", "data:application/pdf;base64,!!", "data:text/plain,hi"],
 )
-def test_file_data_is_passed_on(server, fake, user, data):
-    assert post(server, with_file(user, data)).status_code == 200
-    assert fake.bodies[-1]["messages"][-1]["content"][0]["file"]["file_data"] == data
+def test_broken_file_data_is_refused(server, fake, user, data):
+    refusal = refused(server, with_file(user, data))
+    assert refusal["param"].startswith("messages[0].content[0].file")
+    assert fake.requests == []
+
+
+def test_broken_audio_is_refused(server, fake, user):
+    audio = {"type": "input_audio", "input_audio": {"data": "@@", "format": "wav"}}
+    message = {"role": "user", "content": [audio]}
+    refusal = refused(server, body(user, messages=[message]))
+    assert refusal["param"] == "messages[0].content[0].input_audio.data"
 
 
 def test_image_as_large_as_the_body_limit_is_accepted(server, fake, user):

@@ -1,5 +1,7 @@
 """The input of a request for a response: items, parts, tools, and refusals."""
 
+import base64
+
 import pytest
 
 from tests.gateway.calls import error, prompt
@@ -102,7 +104,7 @@ def test_items_may_have_nulls_and_fields_of_their_own(server, fake, user):
 
 
 def test_images_and_files_reach_the_model(server, fake, user):
-    pdf = "data:application/pdf;base64,JVBERi0xLjQK"
+    note = f"data:text/plain;base64,{base64.b64encode(b'A note').decode()}"
     parts = [
         {"type": "input_text", "text": "Look"},
         {
@@ -111,13 +113,13 @@ def test_images_and_files_reach_the_model(server, fake, user):
             "detail": "original",
             "file_id": None,
         },
-        {"type": "input_file", "file_data": pdf, "filename": "a.pdf"},
+        {"type": "input_file", "file_data": note, "filename": "a.txt"},
     ]
     (message,) = sent(server, fake, user, [{"role": "user", "content": parts}])
     assert message["content"] == [
         {"type": "text", "text": "Look"},
         {"type": "image_url", "image_url": {"url": PIXEL, "detail": "high"}},
-        {"type": "file", "file": {"file_data": pdf, "filename": "a.pdf"}},
+        {"type": "text", "text": '<file name="a.txt">\nA note\n</file>'},
     ]
 
 
