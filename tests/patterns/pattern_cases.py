@@ -69,6 +69,7 @@ PROVEN = {
         ("2020-01-01T", "1", ""),
     ),
     "admin_base.formats.data_formats.NOT_IN_YAML": case("all", "\x7f", "a"),
+    "admin_base.formats.data_formats.RESERVED": case("all", "a"),
     "gateway.openai.responses.output_items.ITEM_ID_PATTERN": case(
         "fullmatch", "a", "msg_", "0", ("msg_" + "0" * 32 + "_", "1", "x")
     ),
