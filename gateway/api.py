@@ -7,8 +7,7 @@ from typing import Any
 import orjson
 from django.core.exceptions import TooManyFieldsSent
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.http.response import HttpResponseBase
-from ninja import Body, NinjaAPI, Query, Router
+from ninja import NinjaAPI, Query, Router
 from ninja.errors import HttpError, ValidationError
 from ninja.operation import Operation
 from ninja.parser import Parser
@@ -26,22 +25,20 @@ from gateway.auth import authentication, usage_limits
 from gateway.auth.browser_session import LoginRequired
 from gateway.mcp_oauth import connections
 from gateway.openai import (
-    chat,
+    chat_api,
     completions,
     embeddings,
     moderations,
-    request_conversion,
     serializers,
 )
 from gateway.openai.conversations import api as conversations
 from gateway.openai.responses import api as responses
 from gateway.request_validation import json_limits
-from gateway.schemas import ChatRequest
 from judges.api import router as feedback
 from memory.api import memories, user_data
 from telemetry.api import router as turns
 from turns.api import router as tasks
-from turns.preparation import options, routing
+from turns.preparation import routing
 
 STARTED_AT = int(time.time())
 """When this process started to serve its models, in seconds since 1970."""
@@ -102,6 +99,8 @@ REQUEST_LIMITED_ROUTERS: dict[str, Router] = {
 }
 """Endpoints that count as requests and cost nothing."""
 UNLIMITED_ROUTERS: dict[str, Router] = {
+    # A completion counts as a turn does; the endpoints of stored ones count themselves.
+    "/chat/completions": chat_api.router,
     "/completions": completions.router,
     # They count as requests, once the API that computes the vectors is known.
     "/embeddings": embeddings.router,
@@ -121,35 +120,6 @@ for path, router in REQUEST_LIMITED_ROUTERS.items():
     api.add_router(path, router)
 for path, router in UNLIMITED_ROUTERS.items():
     api.add_router(path, router)
-
-
-# The query has one parameter, which `identify_user` reads: ninja's parsing of a query
-# costs more than the rest of this function.
-@api.post(
-    "/chat/completions",
-    tags=["Chat"],
-    summary="Create a chat completion",
-    openapi_extra={
-        "parameters": [
-            *request_user.USER_OPENAPI["parameters"],
-            *options.OPTION_HEADERS_OPENAPI,
-        ]
-    },
-)
-async def create_completion(
-    request: HttpRequest, body: Body[ChatRequest]
-) -> HttpResponseBase:
-    user_id = request_user.identify_user(request, request_user.EMPTY_QUERY, body)
-    metadata = options.request_metadata(request, body.metadata)
-    turn = request_conversion.to_turn_request(
-        body, caller_of(request), user_id, metadata
-    )
-    if turn.stream:
-        stream_options = body.stream_options
-        return await chat.stream_turn(
-            turn, include_usage=bool(stream_options and stream_options.include_usage)
-        )
-    return await chat.complete_turn(turn)
 
 
 @api.get(

@@ -3,9 +3,9 @@
 Source: DESIGN's first decision; a browser cannot send a body with GET.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, get_origin
 
 from django.core.exceptions import TooManyFieldsSent
 from django.core.handlers.asgi import ASGIRequest
@@ -172,23 +172,41 @@ def _query_names(request: HttpRequest, query: CallerQuery) -> list[GivenName]:
     if not request.META.get("QUERY_STRING"):
         return []
     fields = type(query).model_fields.items()
-    refuse_unknown(request, {field.alias or name for name, field in fields})
+    maps = {name for name, field in fields if get_origin(field.annotation) is dict}
+    allowed = {field.alias or name for name, field in fields} - maps
+    refuse_unknown(request, allowed, maps)
     names = request.GET.getlist(USER_PARAMETER)
     return [GivenName(name, f"query.{USER_PARAMETER}") for name in names]
 
 
-def refuse_unknown(request: HttpRequest, allowed: Collection[str]) -> None:
-    """Raise `Invalid` for an unknown query parameter, which would be ignored."""
+def read_map(query: Mapping[str, str], name: str) -> dict[str, str]:
+    """Return the values of a map in a query: `name[key]=value`."""
+    start = f"{name}["
+    return {
+        parameter.removeprefix(start).removesuffix("]"): value
+        for parameter, value in query.items()
+        if parameter.startswith(start)
+    }
+
+
+def refuse_unknown(
+    request: HttpRequest, allowed: Collection[str], maps: Collection[str] = ()
+) -> None:
+    """Raise `Invalid` for an unknown query parameter, which would be ignored.
+
+    `maps` are the names of maps, as in `name[key]=value`.
+    """
     try:
         parameters = request.GET
     except TooManyFieldsSent as exc:
         raise TooManyParameters from exc
     for name in parameters:
-        if name not in allowed:
+        start, bracket, _ = name.partition("[")
+        if name not in allowed and not (bracket and start in maps):
             quoted = escape_and_truncate(name)
             raise Invalid(
                 f"Unrecognized query parameter: '{quoted}'; known parameters: "
-                + ", ".join(sorted(allowed)),
+                + ", ".join(sorted({*allowed, *maps})),
                 param=quoted,
                 code="unknown_parameter",
             )

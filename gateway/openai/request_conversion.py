@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from access.users.caller import Caller
@@ -24,6 +25,7 @@ from gateway.schemas import (
     ToolSubset,
 )
 from providers.registry import PARAMETERS
+from turns import stored_completions
 from turns.preparation import options
 from turns.structured_output import reply_format
 from turns.turn import TurnRequest
@@ -53,8 +55,10 @@ def to_turn_request(
     _refuse_unsupported(body)
     response_format = _native_format(body.response_format)
     tools = _check_tools(body)
+    turn_id = new_turn_id()
+    listed = body.metadata or {}
     return TurnRequest(
-        turn_id=new_turn_id(),
+        turn_id=turn_id,
         agent=body.model,
         user_id=user_id,
         messages=[to_message(message) for message in body.messages],
@@ -67,6 +71,9 @@ def to_turn_request(
         stream=bool(body.stream),
         caller=caller,
         request_id=request_ids.current.get(),
+        on_end=partial(stored_completions.list_turn, user_id, turn_id, listed)
+        if body.store
+        else None,
     )
 
 

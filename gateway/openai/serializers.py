@@ -1,6 +1,7 @@
 """OpenAI's chat completion objects and the response headers, from a turn's events."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -8,6 +9,7 @@ from urllib.parse import quote
 from core import ids, money
 from core.events import ServedBy, Usage
 from core.ids import TurnId
+from core.messages import ToolCall
 from core.reply import Reply
 
 PROVIDER_HEADER = "X-Coulisse-Provider"
@@ -50,14 +52,7 @@ def serialize_completion(head: ObjectHead, reply: Reply) -> dict[str, Any]:
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
     if reply.tool_calls:
-        message["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in reply.tool_calls
-        ]
+        message["tool_calls"] = serialize_calls(reply.tool_calls)
     return {
         **head.fields("chat.completion"),
         "choices": [
@@ -71,6 +66,18 @@ def serialize_completion(head: ObjectHead, reply: Reply) -> dict[str, Any]:
         "usage": serialize_usage(reply.usage or Usage()),
         **coulisse_fields(reply.served_by),
     }
+
+
+def serialize_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
+    """Return tool calls as a message has them."""
+    return [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in calls
+    ]
 
 
 def _has_other_output(reply: Reply) -> bool:

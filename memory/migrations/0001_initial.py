@@ -120,6 +120,18 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='StoredCompletion',
+            fields=[
+                ('message', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, serialize=False, to='memory.storedmessage')),
+                ('user_id', models.UUIDField()),
+                ('metadata', models.JSONField(default=dict)),
+            ],
+            options={
+                'db_table': 'memory_completion',
+                'indexes': [models.Index(fields=['user_id', 'message'], name='memory_completion_user')],
+            },
+        ),
+        migrations.CreateModel(
             name='Fact',
             fields=[
                 ('id', models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),

@@ -1,5 +1,6 @@
 """Models of conversations, extracted facts and the search index."""
 
+from memory.models.completions import StoredCompletion
 from memory.models.fact_changes import FactChange
 from memory.models.fact_choices import FactCategory, FactSource, FactStatus
 from memory.models.facts import Fact
@@ -20,6 +21,7 @@ __all__ = [
     "Owner",
     "Passage",
     "PendingErasure",
+    "StoredCompletion",
     "StoredMessage",
     "Summary",
     "Thread",

@@ -6,7 +6,14 @@ Facts that were extracted from them stay: users delete those by their ids.
 from django.db import transaction
 
 from core.ids import TurnId, UserId
-from memory.models import Fact, Passage, StoredMessage, Summary, Thread
+from memory.models import (
+    Fact,
+    Passage,
+    StoredCompletion,
+    StoredMessage,
+    Summary,
+    Thread,
+)
 from memory.transcript import branches
 from memory.transcript.turn_lookup import MAX_TURN_MESSAGES
 
@@ -61,6 +68,7 @@ def delete_thread(user_id: UserId, name: str) -> bool:
         Passage.objects.unindex(user_id, message__thread=thread)
         Fact.objects.filter(message__thread=thread).update(message=None)
         Summary.objects.filter(thread=thread).delete()
+        StoredCompletion.objects.filter(message__thread=thread).delete()
         # One DELETE: Django would read each message to find what refers to it.
         thread.messages.all()._raw_delete(thread.messages.db)
         thread.delete()

@@ -22,6 +22,7 @@ from memory.models import (
     FactChange,
     Owner,
     Passage,
+    StoredCompletion,
     StoredMessage,
     Summary,
     Thread,
@@ -95,6 +96,13 @@ class ExportedThread(ExportedRow):
     messages: Annotated[list[ExportedMessage], BeforeValidator(lambda _: [])]
 
 
+class ExportedCompletion(ExportedRow):
+    """A chat completion that its client can list; its messages are in their thread."""
+
+    turn_id: UUID = Field(validation_alias=AliasPath("message", "turn_id"))
+    metadata: dict[str, str]
+
+
 class ExportedSummary(ExportedRow):
     """A summary of older messages."""
 
@@ -163,6 +171,11 @@ def _facts_of(user_id: UserId) -> QuerySet[Fact]:
     )
 
 
+def _completions_of(user_id: UserId) -> QuerySet[StoredCompletion]:
+    of_user = StoredCompletion.objects.filter(user_id=user_id)
+    return of_user.select_related("message")
+
+
 def _summaries_of(user_id: UserId) -> QuerySet[Summary]:
     # Via the thread, which has an index.
     of_user = Summary.objects.filter(thread__user_id=user_id)
@@ -185,6 +198,12 @@ def _passages_of(user_id: UserId) -> QuerySet[Passage]:
 TABLES = (
     # Includes their messages.
     UserTable("threads", Thread, erased=46, export=Export("threads", ExportedThread)),
+    UserTable(
+        "completions",
+        StoredCompletion,
+        erased=39,
+        export=Export("completions", ExportedCompletion, _completions_of),
+    ),
     UserTable("messages", StoredMessage, erased=45, through="thread"),
     # Includes their history.
     UserTable(

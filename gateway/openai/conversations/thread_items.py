@@ -7,6 +7,8 @@ position of their message.
 from collections.abc import Sequence
 from typing import Any
 
+from api_base import pagination
+from api_base.pagination import PageQuery
 from core import ids
 from core.errors import Invalid, NotFound
 from core.ids import UserId
@@ -16,13 +18,11 @@ from database import database_executor
 from gateway.openai.responses import (
     conversation_items,
     input_items,
-    item_pages,
     output_items,
     stored_responses,
 )
 from gateway.openai.responses.continuation import ConversationUnknown
 from gateway.openai.responses.input_items import Item as InputItem
-from gateway.openai.responses.item_pages import PageQuery
 from gateway.openai.responses.output_items import Item
 from memory.transcript import conversations, message_deletion
 from memory.transcript.conversations import Conversation, ConversationMessage
@@ -118,7 +118,7 @@ async def read_page(user_id: UserId, name: str, query: PageQuery) -> dict[str, A
     for message in messages:
         own = items_of(message)
         items += own if query.order == "asc" else own[::-1]
-    return item_pages.select_page(items, query, is_ordered=True)
+    return pagination.select_page(items, query, is_ordered=True)
 
 
 async def _find_message(

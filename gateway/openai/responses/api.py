@@ -11,6 +11,7 @@ from pydantic import Field
 from access.users import request_user
 from access.users.caller import caller_of
 from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from api_base import pagination
 from api_base.field_types import PageLimit
 from api_base.json_responses import json_response
 from gateway.openai import turn_response
@@ -18,7 +19,6 @@ from gateway.openai.responses import (
     background,
     continuation,
     input_items,
-    item_pages,
     request_conversion,
     response_object,
     stored_responses,
@@ -117,4 +117,4 @@ async def list_input_items(
     user_id = identify_user(request, query)
     stored = await stored_responses.read(user_id, response_id)
     items = stored_responses.input_items(stored)
-    return json_response(item_pages.select_page(items, query))
+    return json_response(pagination.select_page(items, query))

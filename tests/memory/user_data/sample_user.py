@@ -23,6 +23,7 @@ from memory.models import (
     Owner,
     Passage,
     PendingErasure,
+    StoredCompletion,
     Summary,
     Thread,
 )
@@ -50,6 +51,9 @@ def store_user_data(user_id: UserId, secret: str = "plums") -> None:
     store_passage(user_id, fact=new)
     message = thread.messages.get(position=0)
     store_passage(user_id, message=message, thread=thread, position=0)
+    StoredCompletion.objects.create(
+        message=message, user_id=user_id, metadata={"topic": secret}
+    )
     turn = StoredTurn(user_id, thread.pk, message.turn_id, 0, 2)
     extraction_tasks.enqueue(turn, ExtractionRequest("assistant"), AT)
     Task.objects.extractions().filter(user_id=user_id).update(

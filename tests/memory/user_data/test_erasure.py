@@ -60,6 +60,7 @@ def test_erasure_preview_counts_equal_deleted_rows(owner):
         "smoke_runs": 1,
         "scores": 1,
         "feedback": 1,
+        "completions": 1,
         "passages": 2,
         "fact_changes": 2,
         "facts": 2,
@@ -364,6 +365,7 @@ def test_tables_are_erased_in_this_order():
         "feedback",
         "smoke_messages",
         "smoke_runs",
+        "completions",
         "passages",
         "fact_changes",
         "facts",
@@ -384,6 +386,7 @@ def test_lists_are_exported_in_this_order():
     found = [each.export.name for each in user_data.tables() if each.export]
     assert found == [
         "threads",
+        "completions",
         "memories",
         "summaries",
         "extraction_jobs",

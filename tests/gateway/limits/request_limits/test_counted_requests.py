@@ -50,6 +50,7 @@ EXEMPT = {
 
 BODIES = {
     ("POST", "/v1/chat/completions"): body("{user}"),
+    ("POST", "/v1/chat/completions/{completion_id}"): {"metadata": {"topic": "tea"}},
     ("POST", "/v1/completions"): {
         "model": "assistant",
         "prompt": "hi",

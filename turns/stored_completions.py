@@ -1,0 +1,96 @@
+"""Turns of chat completions with `store: true`, which their client can list."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from core.ids import TurnId, UserId
+from core.reply import Reply
+from core.trace import Call
+from memory.models import StoredCompletion
+from turns import stored_turns
+from turns.stored_turns import StoredTurn
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTurn:
+    """A turn that its client can list."""
+
+    turn: StoredTurn
+    metadata: Mapping[str, str]
+
+
+def list_turn(
+    user_id: UserId,
+    turn_id: TurnId,
+    metadata: Mapping[str, str],
+    _reply: Reply,
+    _calls: Sequence[Call],
+) -> None:
+    """List a turn, in the transaction that stores it: its `on_end`."""
+    StoredCompletion.objects.record(user_id, turn_id, metadata)
+
+
+def read(user_id: UserId, turn_id: TurnId) -> ListedTurn | None:
+    """Return a user's turn if it is listed."""
+    found = StoredCompletion.objects.of_turn(user_id, turn_id)
+    return None if found is None else _with_turn(user_id, turn_id, found)
+
+
+def set_metadata(
+    user_id: UserId, turn_id: TurnId, metadata: Mapping[str, str]
+) -> ListedTurn | None:
+    """Replace the metadata of a listed turn; None if it is not listed."""
+    found = StoredCompletion.objects.of_turn(user_id, turn_id)
+    if found is None:
+        return None
+    found.metadata = dict(metadata)
+    found.save(update_fields=["metadata"])
+    return _with_turn(user_id, turn_id, found)
+
+
+def delete(user_id: UserId, turn_id: TurnId) -> TurnId | None:
+    """Delete the messages of a listed turn; None if it is not listed."""
+    if StoredCompletion.objects.of_turn(user_id, turn_id) is None:
+        return None
+    return turn_id if stored_turns.delete_turn(user_id, turn_id) else None
+
+
+def find_cursor(user_id: UserId, turn_id: TurnId) -> int | None:
+    """Return where a list continues after a turn; None if it is not listed."""
+    found = StoredCompletion.objects.of_turn(user_id, turn_id)
+    return None if found is None else found.pk
+
+
+def read_page(
+    user_id: UserId,
+    *,
+    agent: str | None,
+    metadata: Mapping[str, str],
+    after: int | None,
+    is_descending: bool,
+    limit: int,
+) -> Sequence[ListedTurn]:
+    """Return the first listed turns after a cursor, with these values."""
+    rows = StoredCompletion.objects.of_user(
+        user_id, agent=agent, after=after, is_descending=is_descending
+    )
+    return list(islice(_read_all(user_id, rows, metadata), limit))
+
+
+def _read_all(
+    user_id: UserId, rows: Iterator[StoredCompletion], wanted: Mapping[str, str]
+) -> Iterator[ListedTurn]:
+    for row in rows:
+        # Databases differ in the keys of JSON that they find.
+        if wanted.items() <= row.metadata.items():
+            listed = _with_turn(user_id, TurnId(row.message.turn_id), row)
+            if listed is not None:
+                yield listed
+
+
+def _with_turn(
+    user_id: UserId, turn_id: TurnId, completion: StoredCompletion
+) -> ListedTurn | None:
+    turn = stored_turns.read_turn(user_id, turn_id)
+    return None if turn is None else ListedTurn(turn, completion.metadata)
