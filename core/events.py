@@ -1,8 +1,8 @@
 """The events of a model's streamed reply."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from core.messages import Message, Reasoning
 
@@ -68,6 +68,17 @@ class RefusalDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class LogProbs:
+    """The log probabilities of the tokens of the text or refusal that follows.
+
+    Both are lists of OpenAI's `ChatCompletionTokenLogprob`.
+    """
+
+    content: Sequence[Any]
+    refusal: Sequence[Any] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     """A piece of the model's visible reasoning."""
 
@@ -121,6 +132,7 @@ Event = (
     TurnStarted
     | TextDelta
     | RefusalDelta
+    | LogProbs
     | ReasoningDelta
     | ReasoningBlock
     | ToolCallDelta

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from core.events import (
     Event,
     FinishReason,
+    LogProbs,
     ReasoningBlock,
     ReasoningDelta,
     RefusalDelta,
@@ -30,6 +31,7 @@ class Reply:
         self._reasoning: list[str] = []
         self._blocks: list[Reasoning] = []
         self._calls: dict[int, list[str]] = {}
+        self._log_probs: list[LogProbs] = []
 
     def add(self, event: Event) -> None:
         match event:
@@ -37,6 +39,8 @@ class Reply:
                 self._text.append(event.text)
             case ToolCallDelta():
                 self._add_call_delta(event)
+            case LogProbs():
+                self._log_probs.append(event)
             case ReasoningDelta():
                 self._reasoning.append(event.text)
             case RefusalDelta():
@@ -66,6 +70,16 @@ class Reply:
     @property
     def reasoning(self) -> str:
         return "".join(self._reasoning)
+
+    @property
+    def log_probs(self) -> LogProbs | None:
+        """The log probabilities of all tokens; None unless they were requested."""
+        if not self._log_probs:
+            return None
+        return LogProbs(
+            [token for each in self._log_probs for token in each.content],
+            [token for each in self._log_probs for token in each.refusal],
+        )
 
     @property
     def reasoning_blocks(self) -> tuple[Reasoning, ...]:
@@ -104,6 +118,8 @@ class Reply:
             yield ReasoningDelta(self.reasoning)
         for block in self._blocks:
             yield ReasoningBlock(block)
+        if self.log_probs is not None and text == self.text:
+            yield self.log_probs
         if text:
             yield TextDelta(text)
         if self.refusal:

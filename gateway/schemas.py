@@ -272,6 +272,7 @@ class ChatRequest(StrictModel):
 
     frequency_penalty: Penalty | None = None
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    logprobs: bool | None = None
     max_completion_tokens: TokenCount | None = None
     max_tokens: TokenCount | None = None
     moderation: dict[str, Any] | None = None
@@ -288,6 +289,7 @@ class ChatRequest(StrictModel):
     stop: str | Annotated[Items[str], Field(max_length=4)] | None = None
     store: bool | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
@@ -295,8 +297,6 @@ class ChatRequest(StrictModel):
     audio: Any = None
     function_call: Any = None
     functions: Any = None
-    logprobs: bool | None = None
     modalities: Items[str] | None = None
     n: int | None = None
-    top_logprobs: int | None = None
     web_search_options: Any = None

@@ -18,6 +18,7 @@ PARAMETERS = frozenset(
     {
         "frequency_penalty",
         "logit_bias",
+        "logprobs",
         "max_completion_tokens",
         "max_tokens",
         "moderation",
@@ -35,6 +36,7 @@ PARAMETERS = frozenset(
         "store",
         "temperature",
         "tool_choice",
+        "top_logprobs",
         "top_p",
         "verbosity",
     }
@@ -52,13 +54,17 @@ OPENAI_ONLY = {
 }
 """Parameters that no compatible API supports."""
 
+LOG_PROBS = ("logprobs", "top_logprobs")
+
 NEUTRAL_VALUES = {
     "frequency_penalty": 0,
     "logit_bias": {},
+    "logprobs": False,
     "parallel_tool_calls": True,
     "presence_penalty": 0,
     "service_tier": "auto",
     "store": False,
+    "top_logprobs": 0,
 }
 """Values equal to the behaviour of providers without the parameter."""
 
@@ -123,6 +129,7 @@ KINDS: dict[KindName, ProviderKind] = {
             "logit_bias",
             "presence_penalty",
             "seed",
+            *LOG_PROBS,
         ),
         frozenset({"cache_control", "thinking", "top_k"}),
         files="native",
@@ -131,7 +138,7 @@ KINDS: dict[KindName, ProviderKind] = {
     "cohere": ProviderKind(
         OpenAIWire(highest_effort="high"),
         "https://api.cohere.ai/compatibility/v1",
-        _unsupported("logit_bias", "parallel_tool_calls", "service_tier"),
+        _unsupported("logit_bias", "parallel_tool_calls", "service_tier", *LOG_PROBS),
     ),
     # https://api-docs.deepseek.com/api/create-chat-completion
     "deepseek": ProviderKind(
@@ -156,6 +163,7 @@ KINDS: dict[KindName, ProviderKind] = {
             "presence_penalty",
             "seed",
             "service_tier",
+            *LOG_PROBS,
         ),
     ),
     # https://console.groq.com/docs/openai
@@ -166,7 +174,7 @@ KINDS: dict[KindName, ProviderKind] = {
             highest_effort="high",
         ),
         "https://api.groq.com/openai/v1",
-        _unsupported("logit_bias"),
+        _unsupported("logit_bias", *LOG_PROBS),
     ),
     "local": ProviderKind(
         OpenAIWire(highest_effort="high"),

@@ -11,6 +11,7 @@ from core.events import (
     Event,
     HandoffStarted,
     Heartbeat,
+    LogProbs,
     ReasoningBlock,
     ReasoningDelta,
     RefusalDelta,
@@ -66,7 +67,7 @@ class MessageEncoder:
                 return b"".join(self._write_call(event))
             case Heartbeat():
                 return PING
-            case HandoffStarted() | TurnStarted():
+            case HandoffStarted() | LogProbs() | TurnStarted():
                 return b""
             case TurnFinished():
                 return b"".join(self._finish(event))

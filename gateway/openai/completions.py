@@ -1,5 +1,6 @@
 """`/v1/completions`: OpenAI's older endpoint, whose prompt is a user's message."""
 
+from itertools import accumulate
 from typing import Annotated, Any
 
 import orjson
@@ -16,6 +17,7 @@ from core.events import (
     Event,
     FinishReason,
     Heartbeat,
+    LogProbs,
     RefusalDelta,
     TextDelta,
     TurnFinished,
@@ -47,14 +49,12 @@ PASSED = (
 NEUTRAL_VALUES: dict[str, Any] = {
     "best_of": 1,
     "echo": False,
-    "logprobs": 0,
     "n": 1,
     "suffix": "",
 }
 REASONS = {
     "best_of": "a turn has one reply",
     "echo": "the prompt is not part of the reply",
-    "logprobs": "log probabilities are not returned",
     "n": "a turn has one reply; send several requests",
     "suffix": "chat models do not insert text",
 }
@@ -77,6 +77,7 @@ class CompletionRequest(StrictModel):
 
     frequency_penalty: Penalty | None = None
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
     max_tokens: TokenCount | None = None
     presence_penalty: Penalty | None = None
     seed: int | None = None
@@ -87,7 +88,6 @@ class CompletionRequest(StrictModel):
     # Refused, unless they ask for what a turn does.
     best_of: int | None = None
     echo: bool | None = None
-    logprobs: int | None = None
     n: int | None = None
     suffix: str | None = None
 
@@ -114,9 +114,7 @@ async def create_text_completion(
         user_id=user_id,
         messages=[Message("user", _read_prompt(body.prompt))],
         options=options.read_options(metadata),
-        parameters={
-            name: value for name in PASSED if (value := getattr(body, name)) is not None
-        },
+        parameters=_parameters(body),
         extra_parameters={
             name: value
             for name, value in (body.model_extra or {}).items()
@@ -138,9 +136,18 @@ async def create_text_completion(
     return await turn_response.complete(turn, lambda reply: _serialize(head, reply))
 
 
+def _parameters(body: CompletionRequest) -> dict[str, Any]:
+    parameters = {
+        name: value for name in PASSED if (value := getattr(body, name)) is not None
+    }
+    if body.logprobs is not None:
+        # 0 asks for those of the tokens themselves.
+        parameters |= {"logprobs": True, "top_logprobs": body.logprobs}
+    return parameters
+
+
 def _refuse_unsupported(body: CompletionRequest) -> None:
     for name, neutral in NEUTRAL_VALUES.items():
-        # `logprobs: 0` asks for the tokens' own.
         if getattr(body, name) not in (None, neutral):
             raise unsupported(name, REASONS[name])
     if body.stream_options is not None and not body.stream:
@@ -165,14 +172,44 @@ def _read_prompt(prompt: str | list[Any]) -> str:
     return prompt
 
 
-def _choice(text: str, reason: FinishReason | None) -> dict[str, Any]:
-    return {"text": text, "index": 0, "logprobs": None, "finish_reason": reason}
+def _choice(
+    text: str, reason: FinishReason | None, log_probs: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    return {"text": text, "index": 0, "logprobs": log_probs, "finish_reason": reason}
+
+
+def _serialize_log_probs(
+    log_probs: LogProbs | None, offset: int = 0
+) -> dict[str, Any] | None:
+    """Return log probabilities in this endpoint's shape.
+
+    `offset` is the number of characters before them.
+    """
+    if log_probs is None:
+        return None
+    tokens = [*log_probs.content, *log_probs.refusal]
+    lengths = (len(token["token"]) for token in tokens)
+    return {
+        "tokens": [token["token"] for token in tokens],
+        "token_logprobs": [token["logprob"] for token in tokens],
+        "top_logprobs": [
+            {top["token"]: top["logprob"] for top in token.get("top_logprobs") or ()}
+            for token in tokens
+        ],
+        "text_offset": [*accumulate(lengths, initial=offset)][:-1],
+    }
 
 
 def _serialize(head: ObjectHead, reply: Reply) -> dict[str, Any]:
     return {
         **head.fields("text_completion"),
-        "choices": [_choice(reply.text + reply.refusal, reply.finish_reason)],
+        "choices": [
+            _choice(
+                reply.text + reply.refusal,
+                reply.finish_reason,
+                _serialize_log_probs(reply.log_probs),
+            )
+        ],
         "usage": serializers.serialize_usage(reply.usage or Usage()),
         **serializers.coulisse_fields(reply.served_by),
     }
@@ -185,6 +222,10 @@ class TextEncoder:
         self.id = head.id
         self._head = head
         self._include_usage = include_usage
+        self._log_probs: LogProbs | None = None
+        """Of the next piece of text."""
+        self._written = 0
+        """The number of characters so far."""
 
     def first_frame(self) -> bytes:
         return b""
@@ -193,7 +234,10 @@ class TextEncoder:
         """Return the frames of one event; b"" for events that clients do not see."""
         match event:
             case TextDelta() | RefusalDelta():
-                return self._write([_choice(event.text, None)])
+                return self._write_text(event.text)
+            case LogProbs():
+                self._log_probs = event
+                return b""
             case Heartbeat():
                 return sse.HEARTBEAT
             case TurnFinished():
@@ -206,6 +250,12 @@ class TextEncoder:
 
     def last_frame(self) -> bytes:
         return sse.DONE
+
+    def _write_text(self, text: str) -> bytes:
+        log_probs = _serialize_log_probs(self._log_probs, self._written)
+        self._log_probs = None
+        self._written += len(text)
+        return self._write([_choice(text, None, log_probs)])
 
     def _write(self, choices: list[dict[str, Any]], **fields: Any) -> bytes:
         if self._include_usage:

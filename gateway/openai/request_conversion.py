@@ -24,7 +24,7 @@ from gateway.schemas import (
     ToolMessage,
     ToolSubset,
 )
-from providers.registry import PARAMETERS
+from providers.registry import LOG_PROBS, PARAMETERS
 from turns import stored_completions
 from turns.preparation import options
 from turns.structured_output import reply_format
@@ -38,8 +38,6 @@ REFUSED_PARAMETERS = {
     "audio": "replies are text",
     "function_call": "it is deprecated: send 'tool_choice'",
     "functions": "it is deprecated: send 'tools'",
-    "logprobs": "log probabilities are not returned",
-    "top_logprobs": "log probabilities are not returned",
     "web_search_options": "it is not available in this version of Coulisse",
 }
 
@@ -88,6 +86,10 @@ def _refuse_unsupported(body: ChatRequest) -> None:
         raise unsupported("n", "a turn has one reply; send several requests")
     if body.modalities is not None and body.modalities != ["text"]:
         raise unsupported("modalities", "replies are text: send ['text']")
+    if body.top_logprobs and not body.logprobs:
+        raise Invalid(
+            "top_logprobs is only allowed when logprobs is true", param="top_logprobs"
+        )
     if body.stream_options is not None and not body.stream:
         raise Invalid(
             "stream_options is only allowed when stream is true",
@@ -111,6 +113,9 @@ def _passed_parameters(body: ChatRequest) -> dict[str, Any]:
         for name in sorted(PASSED_PARAMETERS & body.model_fields_set)
         if (value := getattr(body, name)) is not None
     }
+    if not body.logprobs:
+        for name in LOG_PROBS:
+            parameters.pop(name, None)
     subset = _tool_subset(body)
     if subset is not None:
         parameters["tool_choice"] = subset["mode"]

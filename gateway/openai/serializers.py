@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from core import ids, money
-from core.events import ServedBy, Usage
+from core.events import LogProbs, ServedBy, Usage
 from core.ids import TurnId
 from core.messages import ToolCall
 from core.reply import Reply
@@ -59,7 +59,7 @@ def serialize_completion(head: ObjectHead, reply: Reply) -> dict[str, Any]:
             {
                 "index": 0,
                 "message": message,
-                "logprobs": None,
+                "logprobs": serialize_log_probs(reply.log_probs),
                 "finish_reason": reply.finish_reason,
             }
         ],
@@ -82,6 +82,13 @@ def serialize_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
 
 def _has_other_output(reply: Reply) -> bool:
     return bool(reply.tool_calls or reply.refusal)
+
+
+def serialize_log_probs(log_probs: LogProbs | None) -> dict[str, Any] | None:
+    """Return the `logprobs` of a choice."""
+    if log_probs is None:
+        return None
+    return {"content": log_probs.content or None, "refusal": log_probs.refusal or None}
 
 
 def serialize_usage(usage: Usage) -> dict[str, Any]:

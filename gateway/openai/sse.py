@@ -13,6 +13,7 @@ from core.events import (
     Event,
     HandoffStarted,
     Heartbeat,
+    LogProbs,
     ReasoningBlock,
     ReasoningDelta,
     RefusalDelta,
@@ -52,6 +53,8 @@ class FrameEncoder:
         self._suffix = b',"logprobs":null,"finish_reason":null}' + self._end
         self._fields = fields
         self._started_calls: set[int] = set()
+        self._log_probs: LogProbs | None = None
+        """Of the next delta."""
 
     def first_frame(self) -> bytes:
         """Return the chunk that announces the assistant."""
@@ -64,6 +67,9 @@ class FrameEncoder:
                 return self._encode_delta(
                     b'{"content":' + orjson.dumps(event.text) + b"}"
                 )
+            case LogProbs():
+                self._log_probs = event
+                return b""
             case ReasoningDelta():
                 text = orjson.dumps(event.text)
                 return self._encode_delta(b'{"reasoning_content":' + text + b"}")
@@ -92,7 +98,12 @@ class FrameEncoder:
         return DONE
 
     def _encode_delta(self, delta: bytes) -> bytes:
-        return self._prefix + delta + self._suffix
+        if self._log_probs is None:
+            return self._prefix + delta + self._suffix
+        log_probs = orjson.dumps(serializers.serialize_log_probs(self._log_probs))
+        self._log_probs = None
+        rest = b',"logprobs":' + log_probs + b',"finish_reason":null}' + self._end
+        return self._prefix + delta + rest
 
     def _encode_handoff(self, handoff: HandoffStarted) -> bytes:
         """Return Coulisse's event, which is also a chunk: some clients ignore types."""
@@ -118,7 +129,8 @@ class FrameEncoder:
 
     def _encode_finish(self, finished: TurnFinished) -> bytes:
         reason = b'{},"logprobs":null,"finish_reason":"%b"}' % finished.reason.encode()
-        frame = self._prefix + reason + self._end
+        frame = b"" if self._log_probs is None else self._encode_delta(b"{}")
+        frame += self._prefix + reason + self._end
         if self._include_usage and finished.usage is not None:
             chunk = {
                 **self._fields,

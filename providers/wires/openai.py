@@ -13,6 +13,7 @@ import orjson
 from core.events import (
     Event,
     FinishReason,
+    LogProbs,
     ReasoningBlock,
     ReasoningDelta,
     RefusalDelta,
@@ -218,6 +219,15 @@ def _without_empty_parameters(tool: dict[str, Any]) -> dict[str, Any]:
     return {**tool, "function": reduced}
 
 
+def _log_probs(value: Any) -> list[Event]:
+    """Return the log probabilities of a choice, if it has any."""
+    if not isinstance(value, dict):
+        return []
+    content, refusal = (value.get(key) or () for key in ("content", "refusal"))
+    is_valid = isinstance(content, list | tuple) and isinstance(refusal, list | tuple)
+    return [LogProbs(content, refusal)] if is_valid and (content or refusal) else []
+
+
 class OpenAIReader(ReplyReader):
     """Reads a stream of chunks; `feed` is called for every token."""
 
@@ -296,10 +306,17 @@ class OpenAIReader(ReplyReader):
         delta = choice.get(key) or {}
         content = delta.get("content")
         reason = choice.get("finish_reason")
-        if len(delta) == 1 and content and not reason and type(content) is str:
+        log_probs = choice.get("logprobs")
+        if (
+            len(delta) == 1
+            and content
+            and not reason
+            and not log_probs
+            and type(content) is str
+        ):
             # Nearly every chunk is this.
             return (TextDelta(content),)
-        events = self._delta(delta, content)
+        events = [*_log_probs(log_probs), *self._delta(delta, content)]
         if reason:
             self._finish(reason, choice)
             events += self._reasoning_block()

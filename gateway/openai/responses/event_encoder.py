@@ -11,6 +11,7 @@ from core.events import (
     Event,
     HandoffStarted,
     Heartbeat,
+    LogProbs,
     ReasoningBlock,
     ReasoningDelta,
     RefusalDelta,
@@ -70,7 +71,7 @@ class EventEncoder:
                 return b""
             case Heartbeat():
                 return sse.HEARTBEAT
-            case HandoffStarted() | TurnStarted():
+            case HandoffStarted() | LogProbs() | TurnStarted():
                 return b""
             case TurnFinished():
                 return b"".join(self._encode_finish(event))

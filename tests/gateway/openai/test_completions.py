@@ -55,7 +55,7 @@ def test_neutral_values_are_accepted(client, fake, user):
         ({"echo": True}, "echo"),
         ({"best_of": 2}, "best_of"),
         ({"n": 2}, "n"),
-        ({"logprobs": 3}, "logprobs"),
+        ({"logprobs": 6}, "logprobs"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),
     ],
 )
