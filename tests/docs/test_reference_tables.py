@@ -116,6 +116,7 @@ TOOL = {"type": "function", "function": {"name": "f"}}
 SAMPLES = {
     "frequency_penalty": 0.5,
     "logit_bias": {"1": 1},
+    "logprobs": True,
     "max_completion_tokens": 50,
     "max_tokens": 50,
     "moderation": {"model": "omni-moderation-latest"},
@@ -132,6 +133,7 @@ SAMPLES = {
     "store": True,
     "temperature": 1.5,
     "tool_choice": "required",
+    "top_logprobs": 2,
     "top_p": 0.5,
     "verbosity": "low",
 }
