@@ -61,6 +61,12 @@ def sidecar_processes(project: Project, name: str = "bridge") -> list[psutil.Pro
     return [psutil.Process(int(text)) for text in texts]
 
 
+def recorded_pids(project: Project) -> list[int | None]:
+    """Return the pids that the next process would find."""
+    record = sidecar_records.read_record(project.state.sidecars)
+    return [] if record is None else [each.pid for each in record.sidecars]
+
+
 def have_ended(processes: list[psutil.Process]) -> Callable[[], bool]:
     return lambda: not any(map(is_alive, processes))
 
@@ -143,6 +149,7 @@ def test_sidecars_end_when_runner_and_guard_are_killed(
     killed = running()
     leader, child = sidecar_processes(project)
     guard = killed.guard
+    until(lambda: recorded_pids(project) == [leader.pid])
     # Stopped, so that it starts no other guard.
     killed.process.send_signal(signal.SIGSTOP)
     guard.kill()
