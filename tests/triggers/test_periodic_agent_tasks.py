@@ -1,10 +1,12 @@
 """Crons run once per tick in any number of beats, and report missed ticks."""
 
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from access.users import identity
 from config import live
@@ -49,6 +51,28 @@ def test_tick_creates_a_task_of_the_agent(
     assert task.state == "queued"
     assert task.payload["tick"] == "2026-03-02T12:05:00Z"
     assert task.payload["learns"] is False
+
+
+def test_beats_that_start_at_once_store_the_crons_once(configure: Configure, name: str):
+    configure(yaml(cron(name, "* * * * *")))
+    has_stored = threading.Event()
+
+    def follow_first() -> None:
+        with transaction.atomic():
+            PeriodicAgentTask.objects.follow_file(live.current())
+            has_stored.set()
+            time.sleep(0.3)  # The other one starts meanwhile.
+        connection.close()
+
+    def follow_second() -> None:
+        has_stored.wait(timeout=TIMEOUT_SECONDS)
+        PeriodicAgentTask.objects.follow_file(live.current())
+        connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        for following in (pool.submit(follow_first), pool.submit(follow_second)):
+            following.result(timeout=TIMEOUT_SECONDS)
+    assert PeriodicAgentTask.objects.filter(name=name).count() == 1
 
 
 def test_tick_runs_once_despite_repeated_checks(

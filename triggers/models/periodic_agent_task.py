@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
-from django.db import models, transaction
+from django.db import connection, models, transaction
 from django_celery_beat.models import PeriodicTask
 from pydantic import ValidationError as FieldsInvalid
 
@@ -26,6 +26,7 @@ from triggers.scheduling.tick_schedule import TickSchedule
 from turns.agent_tasks import task_requests
 from turns.preparation import routing
 
+LOCK_SQL = "SELECT pg_advisory_xact_lock(hashtext('triggers_periodic_task'), 0)"
 EVERY_MINUTE = "* * * * *"
 SCHEDULE_FIELDS = (
     "cron",
@@ -69,11 +70,21 @@ class PeriodicAgentTaskQuerySet(models.QuerySet["PeriodicAgentTask"]):
             if isinstance(trigger, CronTrigger)
         }
         with transaction.atomic():
+            self._lock()
             self.filter(source=self.model.Source.FILE).exclude(name__in=crons).delete()
             rows = {row.name: row for row in self.filter(name__in=crons)}
             for name in sorted(crons):
                 row = rows.get(name) or self.model(name=name)
                 row.follow(crons[name])
+
+    def _lock(self) -> None:
+        """Exclude other beats, which start at once and follow the same edit.
+
+        SQLite has one writer.
+        """
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute(LOCK_SQL)
 
     def reset_positions(self) -> None:
         """Let the ticks up to the next read of the schedule pass unnoticed."""

@@ -87,6 +87,7 @@ def test_each_tick_runs_once_while_beats_come_and_go(
 ) -> None:
     first, second = start_beat(), start_beat()
     until(lambda: len(read(project)[0]) >= 3)
+    assert (first.poll(), second.poll()) == (None, None)
     first.kill()
     killed_at = datetime.now(UTC)
     until(lambda: read(project)[0][-1] > killed_at + timedelta(seconds=5))
