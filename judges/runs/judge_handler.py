@@ -21,7 +21,7 @@ from judges.scoring.verdict_parser import JudgeResult
 from tasks.queue.claimed_task import ClaimedTask
 from tasks.queue.task_kinds import TaskOutcome
 from tasks.worker import retry_policy
-from telemetry.storage.costs import JudgeExpense
+from telemetry.storage.costs import CallExpense
 
 logger = logging.getLogger(__name__)
 
@@ -93,8 +93,8 @@ async def _load_context(task: ClaimedTask) -> JudgeContext | None:
 
 def _build_expense(
     judge: JudgeConfig, task: ClaimedTask, cost: JudgingCost
-) -> JudgeExpense:
-    return JudgeExpense(
+) -> CallExpense:
+    return CallExpense(
         judge.name,
         task.agent,
         judge.provider,

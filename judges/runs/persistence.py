@@ -22,7 +22,7 @@ from memory.transcript import turn_lookup
 from tasks.models import Task
 from telemetry.config import TELEMETRY
 from telemetry.storage import costs
-from telemetry.storage.costs import JudgeExpense
+from telemetry.storage.costs import CallExpense
 
 
 def load_context(user_id: UserId, turn_id: uuid.UUID | None) -> JudgeContext | None:
@@ -41,7 +41,7 @@ def load_context(user_id: UserId, turn_id: uuid.UUID | None) -> JudgeContext | N
 
 
 def store_scores(
-    task: Task, results: Mapping[str, JudgeResult], expense: JudgeExpense
+    task: Task, results: Mapping[str, JudgeResult], expense: CallExpense
 ) -> None:
     Score.objects.store(
         results,
@@ -59,7 +59,7 @@ def store_failure(
     task: Task,
     error: BaseException,
     receipt: str,
-    expense: JudgeExpense,
+    expense: CallExpense,
     *,
     is_final: bool,
 ) -> bool:

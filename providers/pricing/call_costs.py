@@ -72,6 +72,16 @@ def find_tariff(config: Config, provider: str, model: str) -> Tariff | None:
         return tariff
 
 
+def cache_saving(config: Config, model: str, read: int, write: int) -> int | None:
+    """Return what tokens read from and written to a cache saved, at current prices.
+
+    In micro-dollars; `model` is `provider/model`. None without a known price.
+    """
+    provider, _, name = model.partition("/")
+    tariff = find_tariff(config, provider, name)
+    return None if tariff is None else tariff.rates(0).cache_saving(read, write)
+
+
 def embedding_tariff(config: Config, source: ProviderSource) -> Tariff | None:
     """Return an embedding model's price in the YAML, or else in the price list.
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from fractions import Fraction
 
 from core.events import Usage
 
@@ -39,6 +40,15 @@ class Rates:
             total += max(0, usage.output_tokens - thought) * self.output
             total += thought * self.reasoning
         return divide_half_even(total, self.parts_per_micro_usd)
+
+    def cache_saving(self, read_tokens: int, write_tokens: int) -> int:
+        """Return how much less these tokens cost than uncached, in micro-dollars.
+
+        It is negative if the writes cost more than the reads saved.
+        """
+        parts = read_tokens * (self.input - self.cache_read)
+        parts -= write_tokens * (self.cache_write - self.input)
+        return round(Fraction(parts, self.parts_per_micro_usd))
 
     def max_cost(self, input_tokens: int, output_tokens: int) -> int | None:
         """Return the maximum cost of these tokens, whatever their types."""

@@ -82,7 +82,7 @@ class SpendView(StudioView):
         responses=Spending,
     )
     def get(self, request: Request) -> HttpResponseBase:
-        """Return the costs of turns and their judges, highest first."""
+        """Return the costs of turns, judges and embeddings, highest first."""
         now = datetime.now(UTC)
         by: Dimension = (
             query_choice(request.query_params, "by", DIMENSIONS) or DEFAULT_DIMENSION
@@ -94,7 +94,7 @@ class SpendView(StudioView):
         chosen = _read_filter(given, end)
         if self.wants_html:
             return self.respond(page_context(by, since, given, now, chosen))
-        totals = cost_totals.totals_by(by, since, chosen)
+        totals = _totals_by(by, since, chosen)
         if request.accepted_renderer.format == "csv":
             return _csv_response(by, since, totals)
         notes = _list_notes(since, now)
@@ -120,6 +120,15 @@ def _read_filter(given: Mapping[str, str], until: datetime | None) -> SpendFilte
     return SpendFilter(until, given.get("agent", ""), model, user_id, tokens)
 
 
+def _totals_by(
+    by: Dimension, since: datetime, chosen: SpendFilter, *, limit: int | None = None
+) -> list[CostTotal]:
+    totals = cost_totals.totals_by(by, since, chosen, limit=limit)
+    if by == "model":
+        return cost_totals.with_savings(live.current(), totals)
+    return totals
+
+
 def _list_notes(since: datetime, now: datetime) -> list[str]:
     settings = live.current().get(TELEMETRY)
     return [*spend_table.notes(since, cost_totals.oldest_turn_at(), settings, now)]
@@ -139,9 +148,12 @@ def _csv_response(
         f"unpriced_{unit}",
         "judgements",
         "unpriced_judgements",
+        "embeddings",
+        "unpriced_embeddings",
         "input_tokens",
         "output_tokens",
         "cost_usd",
+        *(["cache_read_tokens", "cache_saved_usd"] if by == "model" else []),
     ]
     rows = (
         [
@@ -152,9 +164,16 @@ def _csv_response(
             each.unpriced,
             each.judgements,
             each.unpriced_judgements,
+            each.embeddings,
+            each.unpriced_embeddings,
             each.input_tokens,
             each.output_tokens,
             money.decimal_usd(each.micro_usd),
+            *(
+                [each.cache_read_tokens, money.decimal_usd(each.saved_micro_usd)]
+                if by == "model"
+                else []
+            ),
         ]
         for each in totals
     )
@@ -172,7 +191,7 @@ def page_context(
 ) -> dict[str, Any]:
     days = totals = cost_totals.totals_by("day", since, chosen)
     if by != "day":
-        totals = cost_totals.totals_by(by, since, chosen, limit=ROWS_SHOWN + 1)
+        totals = _totals_by(by, since, chosen, limit=ROWS_SHOWN + 1)
     total = cost_totals.sum_totals(days)
     names = spend_table.token_names(by, totals[:ROWS_SHOWN])
     highest = max((each.micro_usd for each in totals), default=0)
@@ -207,7 +226,7 @@ def _table_row(
     by: Dimension, total: CostTotal, names: Mapping[str, str], highest: int
 ) -> dict[str, Any]:
     key = total.key or ""
-    is_unknown = not total.micro_usd and (total.unpriced or total.unpriced_judgements)
+    is_unknown = not total.micro_usd and (total.unpriced or total.unpriced_expenses)
     return {
         "key": names.get(key) or key,
         "id": key,

@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
             name='Expense',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('purpose', models.CharField(choices=[('judge', 'Judge')], max_length=16)),
+                ('purpose', models.CharField(choices=[('judge', 'Judge'), ('embedding', 'Embedding')], max_length=16)),
                 ('name', models.CharField(max_length=255)),
                 ('agent', models.CharField(max_length=255)),
                 ('provider', models.CharField(max_length=255)),
@@ -32,7 +32,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'indexes': [models.Index(fields=['spent_at', 'id', 'purpose', 'name', 'agent', 'provider', 'model', 'input_tokens', 'output_tokens', 'cost_micro_usd'], name='telemetry_expense_at')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('purpose__in', ['judge'])), name='telemetry_expense_purpose')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('purpose__in', ['judge', 'embedding'])), name='telemetry_expense_purpose')],
             },
         ),
         migrations.CreateModel(
@@ -114,7 +114,7 @@ class Migration(migrations.Migration):
                 ('turn', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='telemetry.turn')),
             ],
             options={
-                'indexes': [models.Index(fields=['provider', 'model', 'started_at', 'input_tokens', 'output_tokens', 'cost_micro_usd'], name='telemetry_calls_of_model')],
+                'indexes': [models.Index(fields=['provider', 'model', 'started_at', 'input_tokens', 'output_tokens', 'cost_micro_usd', 'cache_read_tokens', 'cache_write_tokens'], name='telemetry_calls_of_model')],
                 'constraints': [models.UniqueConstraint(fields=('turn', 'position'), name='telemetry_model_call_position'), models.CheckConstraint(condition=models.Q(('position__gte', 0), models.Q(('parent_position', None), ('parent_position__lt', models.F('position')), _connector='OR')), name='telemetry_model_call_after_parent')],
             },
         ),

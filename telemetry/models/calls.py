@@ -73,6 +73,8 @@ class ModelCall(RecordedCall):
                     "input_tokens",
                     "output_tokens",
                     "cost_micro_usd",
+                    "cache_read_tokens",
+                    "cache_write_tokens",
                 ],
                 name="telemetry_calls_of_model",
             )

@@ -47,6 +47,7 @@ class ExpensePurpose(models.TextChoices):
     """Purposes of model calls outside turns."""
 
     JUDGE = "judge"
+    EMBEDDING = "embedding"
 
 
 def choice_constraint(choices: type[models.TextChoices], field: str, name: str) -> Any:

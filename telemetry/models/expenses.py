@@ -32,14 +32,14 @@ class ExpenseQuerySet(models.QuerySet["Expense"]):
 class Expense(models.Model):
     """Model calls outside turns, for one purpose at one time.
 
-    The operator pays for them, so the row contains no user.
+    The row contains no user.
     """
 
     purpose = models.CharField(max_length=16, choices=ExpensePurpose)
     name = models.CharField(max_length=255)
-    """The judge."""
+    """The judge; for embeddings the endpoint."""
     agent = models.CharField(max_length=255)
-    """The agent whose reply was judged."""
+    """The agent whose reply was judged; empty for embeddings."""
     provider = models.CharField(max_length=255)
     model = models.CharField(max_length=255)
     spent_at = models.DateTimeField()

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from telemetry.presentation.turn_serializers import to_usd
 from telemetry.statistics import cost_totals
-from telemetry.statistics.cost_totals import CostTotal, Dimension
+from telemetry.statistics.cost_totals import CostTotal, Dimension, Kind
 
 
 class SpendTotal(BaseModel):
@@ -22,22 +22,37 @@ class SpendTotal(BaseModel):
     output_tokens: int
     cost_usd: float = Field(description="Without the unpriced calls.")
     judgements: int
+    embeddings: int = Field(
+        description="Requests that embedded texts with an API, outside turns."
+    )
     unpriced_turns: int | None = Field(None, description="Turns without a price.")
     unpriced_calls: int | None = None
     unpriced_judgements: int
+    unpriced_embeddings: int
+    cache_read_tokens: int | None = Field(
+        None, description="By model: the input that was read from its cache."
+    )
+    cache_saved_usd: float | None = Field(
+        None, description="By model: what the cache saved, at current prices."
+    )
 
     @classmethod
     def of(cls, by: Dimension, total: CostTotal, **fields: Any) -> Self:
         """Return the object of a total by a dimension."""
         unit = cost_totals.counted_unit(by)
+        fields |= {unit: total.turns, f"unpriced_{unit}": total.unpriced}
+        if by == "model":
+            fields["cache_read_tokens"] = total.cache_read_tokens
+            fields["cache_saved_usd"] = to_usd(total.saved_micro_usd)
         return cls(
             **fields,
-            **{unit: total.turns, f"unpriced_{unit}": total.unpriced},
             input_tokens=total.input_tokens,
             output_tokens=total.output_tokens,
             cost_usd=to_usd(total.micro_usd) or 0.0,
             judgements=total.judgements,
+            embeddings=total.embeddings,
             unpriced_judgements=total.unpriced_judgements,
+            unpriced_embeddings=total.unpriced_embeddings,
         )
 
 
@@ -50,7 +65,7 @@ class SpendRow(SpendTotal):
     provider: str | None = None
     token: str | None = None
     user: str | None = None
-    kind: Literal["turns", "judges"]
+    kind: Kind
 
 
 class Spending(BaseModel):

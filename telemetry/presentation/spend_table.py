@@ -11,7 +11,6 @@ from telemetry.config import TelemetryConfig
 from telemetry.statistics import cost_totals
 from telemetry.statistics.cost_totals import CostTotal, Dimension
 
-JUDGES = "(judges)"
 NO_VALUE = "-"
 HEADER = ("input", "output", "cost", "")
 
@@ -38,7 +37,7 @@ def _label(total: CostTotal, names: Mapping[str, str]) -> str:
     parts = [
         total.key or NO_VALUE,
         names.get(total.key or ""),
-        JUDGES if total.judgements else None,
+        None if total.kind == "turns" else f"({total.kind})",
     ]
     return " ".join(filter(None, parts))
 
@@ -47,16 +46,29 @@ def _cells(total: CostTotal, unit: str) -> list[str]:
     unpriced = _unpriced_counts(total, unit)
     is_known = not unpriced or total.micro_usd
     return [
-        f"{total.turns:,}" if total.turns or not total.judgements else NO_VALUE,
+        f"{total.turns:,}" if total.turns or total.kind == "turns" else NO_VALUE,
         f"{total.input_tokens:,}",
         f"{total.output_tokens:,}",
         f"${money.decimal_usd(total.micro_usd)}" if is_known else "unknown",
-        f"cost unknown for {unpriced}" if unpriced else "",
+        ", ".join(
+            filter(None, [unpriced and f"cost unknown for {unpriced}", _saving(total)])
+        ),
     ]
 
 
+def _saving(total: CostTotal) -> str:
+    """Return what prompt caching saved; "" if nothing is known of it."""
+    if not total.saved_micro_usd:
+        return ""
+    return f"caching saved ${money.decimal_usd(total.saved_micro_usd)}"
+
+
 def _unpriced_counts(total: CostTotal, unit: str) -> str:
-    counts = {unit: total.unpriced, "judgements": total.unpriced_judgements}
+    counts = {
+        unit: total.unpriced,
+        "judgements": total.unpriced_judgements,
+        "embeddings": total.unpriced_embeddings,
+    }
     return " and ".join(
         f"{count} {noun.removesuffix('s') if count == 1 else noun}"
         for noun, count in counts.items()

@@ -1,6 +1,6 @@
-"""Costs of the recorded turns and their judges, summed by the database."""
+"""Costs of turns, of their judges and of embeddings, summed by the database."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, Literal, get_args
@@ -20,7 +20,9 @@ from django.db.models import (
 )
 from django.db.models.functions import Concat
 
-from telemetry.models import Expense, ModelCall, Turn
+from config.sections import Config
+from providers.pricing import call_costs
+from telemetry.models import Expense, ExpensePurpose, ModelCall, Turn
 from telemetry.statistics.time_buckets import DayBucket, UnindexedColumn
 
 Dimension = Literal["agent", "day", "model", "provider", "token", "user"]
@@ -56,6 +58,8 @@ CALLS_SUMS: dict[str, Any] = {
     "input_sum": Sum("input_tokens"),
     "output_sum": Sum("output_tokens"),
     "cost_sum": Sum("cost_micro_usd"),
+    "cache_read_sum": Sum("cache_read_tokens"),
+    "cache_write_sum": Sum("cache_write_tokens"),
 }
 
 TURNS_OF_CALLS_KEYS: dict[Dimension, Any] = {
@@ -65,34 +69,39 @@ TURNS_OF_CALLS_KEYS: dict[Dimension, Any] = {
     "user": F("turn__user_id"),
 }
 TURNS_OF_CALLS_SUMS: dict[str, Any] = {
-    **CALLS_SUMS,
     "calls": Count("turn", distinct=True),
     "unpriced": Count("turn", distinct=True, filter=IS_UNPRICED),
+    "input_sum": Sum("input_tokens"),
+    "output_sum": Sum("output_tokens"),
+    "cost_sum": Sum("cost_micro_usd"),
 }
 """The turns with calls of a model, and what these calls cost."""
 
-JUDGES_KEYS: dict[Dimension, Any] = {
+EXPENSES_KEYS: dict[Dimension, Any] = {
     "agent": F("agent"),
     "day": DayBucket("spent_at"),
     "model": Concat(F("provider"), Value("/"), F("model")),
     "provider": F("provider"),
-    # The operator pays, whichever user the reply was for.
+    # Expenses have no user.
     "token": Value(None, output_field=CharField()),
     "user": Value(None, output_field=CharField()),
 }
 
-JUDGES_SUMS = {
-    "judgements": Count("id"),
-    "unpriced_judgements": Count("id", filter=Q(cost_micro_usd=None)),
+EXPENSES_SUMS = {
+    "count": Count("id"),
+    "unpriced": Count("id", filter=Q(cost_micro_usd=None)),
     "input_sum": Sum("input_tokens"),
     "output_sum": Sum("output_tokens"),
     "cost_sum": Sum("cost_micro_usd"),
 }
 
 
+Kind = Literal["embeddings", "judges", "turns"]
+
+
 @dataclass(frozen=True, slots=True)
 class CostTotal:
-    """The cost of one key of a dimension, by its turns or by its judges, or of all."""
+    """The cost of one key of a dimension: of turns, judges or embeddings; or of all."""
 
     key: str | None
     """None for turns without a key, such as a token, and for the total."""
@@ -108,15 +117,29 @@ class CostTotal:
     """Number of judged replies, for judges and for the total."""
     unpriced_judgements: int = 0
     """Those whose cost is unknown."""
+    embeddings: int = 0
+    """Number of requests that embedded texts with an API, and for the total."""
+    unpriced_embeddings: int = 0
+    cache_read_tokens: int = 0
+    """The part of the input that was read from providers' caches; only by model."""
+    cache_write_tokens: int = 0
+    saved_micro_usd: int = 0
+    """What the cache saved, after `with_savings`."""
 
     @property
-    def kind(self) -> Literal["judges", "turns"]:
-        return "judges" if self.judgements else "turns"
+    def unpriced_expenses(self) -> int:
+        return self.unpriced_judgements + self.unpriced_embeddings
+
+    @property
+    def kind(self) -> Kind:
+        if self.judgements:
+            return "judges"
+        return "embeddings" if self.embeddings else "turns"
 
 
 @dataclass(frozen=True, slots=True)
 class SpendFilter:
-    """The turns, calls and judges whose costs are summed; by default all."""
+    """The turns, calls and expenses whose costs are summed; by default all."""
 
     until: datetime | None = None
     agent: str = ""
@@ -174,20 +197,22 @@ def totals_by(
     *,
     limit: int | None = None,
 ) -> list[CostTotal]:
-    """Return the costs since then, of turns and, separately, of their judges.
+    """Return the costs since then, of turns, of judges and of embeddings.
 
     Days are in order, other keys by cost, highest first. `limit` bounds the number of
     users or tokens. Takes a few index-only queries.
     """
     if dimension == "day" and chosen == ALL:
-        totals = [*_turns_by_day(since), *_judges_by_day(since)]
+        totals = [*_turns_by_day(since), *_expenses_by_day(since)]
     else:
         totals = [
             *_turn_or_call_totals(dimension, since, chosen, limit),
-            *_judge_totals(dimension, since, chosen),
+            *_expense_totals(dimension, since, chosen),
         ]
     if dimension == "day":
-        return sorted(totals, key=lambda total: (total.key or "", total.judgements))
+        return sorted(
+            totals, key=lambda total: (total.key or "", total.kind != "turns")
+        )
     return sorted(totals, key=lambda total: (-total.micro_usd, total.key or ""))
 
 
@@ -211,14 +236,13 @@ def _turn_or_call_totals(
     return [_turn_total(*row) for row in groups.values_list("key", *sums)]
 
 
-def _judge_totals(
+def _expense_totals(
     dimension: Dimension, since: datetime, chosen: SpendFilter
 ) -> list[CostTotal]:
-    expenses = chosen.expenses(since).values(key=JUDGES_KEYS[dimension])
-    groups = expenses.annotate(**JUDGES_SUMS).order_by()
-    totals = [_judge_total(*row) for row in groups.values_list("key", *JUDGES_SUMS)]
-    # Without rows, a sum is still one row.
-    return [total for total in totals if total.judgements]
+    expenses = chosen.expenses(since).values("purpose", key=EXPENSES_KEYS[dimension])
+    groups = expenses.annotate(**EXPENSES_SUMS).order_by()
+    rows = groups.values_list("purpose", "key", *EXPENSES_SUMS)
+    return [_expense_total(*row) for row in rows]
 
 
 DAY = timedelta(days=1)
@@ -230,11 +254,11 @@ DAY_TURNS_SQL = """
     FROM telemetry_turn
     WHERE started_at >= %s AND started_at < %s AND model_calls > 0
 """
-DAY_JUDGES_SQL = """
-    SELECT %s, count(*), count(*) - count(cost_micro_usd), sum(input_tokens),
-        sum(output_tokens), sum(cost_micro_usd)
+DAY_EXPENSES_SQL = """
+    SELECT '{purpose}', %s, count(*), count(*) - count(cost_micro_usd),
+        sum(input_tokens), sum(output_tokens), sum(cost_micro_usd)
     FROM telemetry_expense
-    WHERE spent_at >= %s AND spent_at < %s
+    WHERE spent_at >= %s AND spent_at < %s AND purpose = '{purpose}'
 """
 """Without GROUP BY, because databases would sort: each day is a range of the index."""
 
@@ -242,21 +266,25 @@ DAY_JUDGES_SQL = """
 def _turns_by_day(since: datetime) -> list[CostTotal]:
     turns = Turn.objects.filter(started_at__gte=since)
     instants = turns.values_list("started_at", flat=True).order_by("started_at")
-    rows = _rows_by_day(DAY_TURNS_SQL, instants, since)
-    return [_turn_total(*row) for row in rows]
+    rows = _rows_by_day([DAY_TURNS_SQL], instants, since)
+    return [total for total in (_turn_total(*row) for row in rows) if total.turns]
 
 
-def _judges_by_day(since: datetime) -> list[CostTotal]:
+def _expenses_by_day(since: datetime) -> list[CostTotal]:
     expenses = ALL.expenses(since)
     instants = expenses.values_list("spent_at", flat=True).order_by("spent_at")
-    rows = _rows_by_day(DAY_JUDGES_SQL, instants, since)
-    return [_judge_total(*row) for row in rows]
+    statements = [
+        DAY_EXPENSES_SQL.format(purpose=purpose) for purpose in ExpensePurpose.values
+    ]
+    rows = _rows_by_day(statements, instants, since)
+    totals = (_expense_total(*row) for row in rows)
+    return [total for total in totals if total.kind != "turns"]
 
 
 def _rows_by_day(
-    statement: str, instants: QuerySet[Any, datetime], since: datetime
+    statements: Sequence[str], instants: QuerySet[Any, datetime], since: datetime
 ) -> list[tuple[Any, ...]]:
-    """Return a row for each day that has any; `instants` are in order."""
+    """Return a row for each day and statement; `instants` are in order."""
     # In two queries: for both together SQLite would scan all rows in between.
     earliest, latest = instants.first(), instants.last()
     if earliest is None or latest is None:
@@ -266,21 +294,21 @@ def _rows_by_day(
     batches = (
         days[at : at + DAYS_PER_QUERY] for at in range(0, len(days), DAYS_PER_QUERY)
     )
-    rows = (row for batch in batches for row in _query_days(statement, batch, since))
-    return [row for row in rows if row[1]]
+    return [row for batch in batches for row in _query_days(statements, batch, since)]
 
 
 def _query_days(
-    statement: str, days: Sequence[datetime], since: datetime
+    statements: Sequence[str], days: Sequence[datetime], since: datetime
 ) -> list[tuple[Any, ...]]:
     adapt = connection.ops.adapt_datetimefield_value
     values = [
         value
         for day in days
+        for _ in statements
         for value in (f"{day:%Y-%m-%d}", adapt(max(day, since)), adapt(day + DAY))
     ]
     with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join([statement] * len(days)), values)
+        cursor.execute(" UNION ALL ".join([*statements] * len(days)), values)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
     return rows
 
@@ -299,19 +327,37 @@ def sum_totals(totals: Sequence[CostTotal]) -> CostTotal:
     return CostTotal(None, **sums)
 
 
+def with_savings(config: Config, totals: Iterable[CostTotal]) -> list[CostTotal]:
+    """Return the totals of models with what prompt caching saved.
+
+    At current prices of short prompts; 0 for models without a known price.
+    """
+    return [
+        replace(
+            total,
+            saved_micro_usd=call_costs.cache_saving(
+                config, total.key, total.cache_read_tokens, total.cache_write_tokens
+            )
+            or 0,
+        )
+        if total.key and (total.cache_read_tokens or total.cache_write_tokens)
+        else total
+        for total in totals
+    ]
+
+
 def oldest_turn_at() -> datetime | None:
     oldest: datetime | None = Turn.objects.aggregate(at=Min("started_at"))["at"]
     return oldest
 
 
-def _judge_total(
-    key: Any, judgements: int, unpriced_judgements: int, *sums: Any, **named: Any
+def _expense_total(
+    purpose: str, key: Any, count: int, unpriced: int, *sums: Any
 ) -> CostTotal:
-    return replace(
-        _turn_total(key, 0, 0, *sums, **named),
-        judgements=judgements,
-        unpriced_judgements=unpriced_judgements,
-    )
+    total = _turn_total(key, 0, 0, *sums)
+    if purpose == ExpensePurpose.JUDGE:
+        return replace(total, judgements=count, unpriced_judgements=unpriced)
+    return replace(total, embeddings=count, unpriced_embeddings=unpriced)
 
 
 def _turn_total(
@@ -321,7 +367,17 @@ def _turn_total(
     input_sum: int | None,
     output_sum: int | None,
     cost_sum: int | None,
+    cache_read_sum: int | None = None,
+    cache_write_sum: int | None = None,
 ) -> CostTotal:
     # An empty sum is null; PostgreSQL's sums of bigint are decimals.
-    sums = (int(value or 0) for value in (input_sum, output_sum, cost_sum))
-    return CostTotal(None if key is None else str(key), turns, unpriced, *sums)
+    return CostTotal(
+        None if key is None else str(key),
+        turns,
+        unpriced,
+        int(input_sum or 0),
+        int(output_sum or 0),
+        int(cost_sum or 0),
+        cache_read_tokens=int(cache_read_sum or 0),
+        cache_write_tokens=int(cache_write_sum or 0),
+    )

@@ -14,12 +14,13 @@ from telemetry.storage import row_mapping, stored_text
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeExpense:
-    """The model calls of a judge about one reply."""
+class CallExpense:
+    """Model calls outside turns: of a judge about one reply, or of one request."""
 
-    judge: str
+    name: str
+    """The judge; for embeddings the endpoint."""
     agent: str
-    """The agent that replied."""
+    """The agent that replied; empty for embeddings."""
     provider: str
     model: str
     calls: int
@@ -27,18 +28,19 @@ class JudgeExpense:
     """Sum of all calls."""
     cost_micro_usd: int | None
     """None if no price is known."""
+    purpose: ExpensePurpose = ExpensePurpose.JUDGE
 
 
-def record_expense(expense: JudgeExpense, settings: TelemetryConfig) -> None:
-    """Store a judge's usage, unless recording is off or no call succeeded.
+def record_expense(expense: CallExpense, settings: TelemetryConfig) -> None:
+    """Store the usage of calls, unless recording is off or no call succeeded.
 
     Runs in the caller's transaction.
     """
     if not settings.sqlite.enabled or not expense.calls:
         return
     Expense.objects.create(
-        purpose=ExpensePurpose.JUDGE,
-        name=stored_text.truncate_name(expense.judge),
+        purpose=expense.purpose,
+        name=stored_text.truncate_name(expense.name),
         agent=stored_text.truncate_name(expense.agent),
         provider=stored_text.truncate_name(expense.provider),
         model=stored_text.truncate_name(expense.model),

@@ -20,12 +20,12 @@ from core.events import Usage
 from core.ids import UserId
 from core.trace import Call
 from telemetry.config import SqliteConfig, TelemetryConfig
-from telemetry.models import Expense
+from telemetry.models import Expense, ExpensePurpose
 from telemetry.presentation import spend_table
 from telemetry.statistics import cost_totals
 from telemetry.statistics.cost_totals import CostTotal
 from telemetry.storage import costs
-from telemetry.storage.costs import JudgeExpense
+from telemetry.storage.costs import CallExpense
 from tests.access import actors
 from tests.telemetry import sample_turns
 from tests.telemetry.sample_turns import model_call, tool_call
@@ -41,6 +41,12 @@ YAML = """
 providers: {local: }
 agents: [{name: assistant, provider: local, model: smollm2-135m}]
 telemetry: {sqlite: {keep_days: %s}}
+"""
+
+PRICED = """
+providers: {own: {kind: openai, base_url: "http://127.0.0.1:9/v1"}}
+agents: [{name: assistant, provider: own, model: small}]
+prices: {own: {small: {input: 2, output: 8, cache_read: 0.5, cache_write: 3}}}
 """
 
 
@@ -152,10 +158,15 @@ def test_sums_beyond_float_precision_are_exact():
     assert total_since(THEN).micro_usd == 3 * (2**53 + 1)
 
 
-def store_expense(cost: int | None, prompt: int = 100, model: str = "small") -> None:
-    """Store an expense of a judge on the second day."""
+def store_expense(
+    cost: int | None,
+    prompt: int = 100,
+    model: str = "small",
+    purpose: ExpensePurpose = ExpensePurpose.JUDGE,
+) -> None:
+    """Store an expense on the second day."""
     usage = Usage(prompt, 10)
-    result = JudgeExpense("quality", "writer", "openai", model, 1, usage, cost)
+    result = CallExpense("quality", "writer", "openai", model, 1, usage, cost, purpose)
     costs.record_expense(result, TelemetryConfig())
     at = THEN + DAY
     Expense.objects.filter(pk=Expense.objects.latest("pk").pk).update(spent_at=at)
@@ -183,9 +194,41 @@ def test_judges_are_counted_apart_from_turns():
     assert total_since(THEN + 2 * DAY) == CostTotal(None, 0, 0, 0, 0, 0)
 
 
+def test_embeddings_are_counted_apart_from_turns():
+    store_three_turns()
+    store_expense(900)
+    store_expense(None, 50, purpose=ExpensePurpose.EMBEDDING)
+    embedded = CostTotal("openai/small", 0, 0, 50, 10, 0, embeddings=1)
+    embedded = replace(embedded, unpriced_embeddings=1)
+    assert embedded in cost_totals.totals_by("model", THEN)
+    by_day = cost_totals.totals_by("day", THEN)
+    assert replace(embedded, key="2100-01-02") in by_day
+    assert [each.kind for each in by_day] == ["turns", "turns", "judges", "embeddings"]
+    [*_, line] = spend_table.table_lines(
+        "model", cost_totals.totals_by("model", THEN), {}
+    )
+    assert "1 embedding" in line
+
+
+def test_saving_of_prompt_caching_is_shown_by_model(file):
+    usage = Usage(10_000, 10, cache_read_tokens=8_000, cache_write_tokens=1_000)
+    call = model_call(usage=usage, cost_micro_usd=5)
+    call.provider, call.model = "own", "small"
+    store_turn(call, started_at=THEN)
+    file.write_text(PRICED)
+    out, _ = run(file, "--by", "model")
+    # 8,000 * (2 - 0.5) - 1,000 * (3 - 2)
+    assert "caching saved $0.011000" in out[1]
+    assert "caching saved $0.011000" in out[-1]
+    total = json.loads("\n".join(run(file, "--by", "model", "--json")[0]))["total"]
+    assert (total["cache_read_tokens"], total["cache_saved_usd"]) == (8_000, 0.011)
+    by_agent = json.loads("\n".join(run(file, "--json")[0]))["total"]
+    assert "cache_read_tokens" not in by_agent
+
+
 def test_failed_or_disabled_judge_expense_is_not_stored():
     before = Expense.objects.count()
-    result = JudgeExpense("quality", "writer", "openai", "m", 0, Usage(), 0)
+    result = CallExpense("quality", "writer", "openai", "m", 0, Usage(), 0)
     costs.record_expense(result, TelemetryConfig())
     off = TelemetryConfig(sqlite=SqliteConfig(enabled=False))
     costs.record_expense(replace(result, calls=1), off)
@@ -320,6 +363,8 @@ def test_table_is_available_as_json(file):
                 "cost_usd": 0.0013,
                 "judgements": 0,
                 "unpriced_judgements": 0,
+                "embeddings": 0,
+                "unpriced_embeddings": 0,
             },
             {
                 "day": "2100-01-02",
@@ -331,6 +376,8 @@ def test_table_is_available_as_json(file):
                 "cost_usd": 0.000007,
                 "judgements": 0,
                 "unpriced_judgements": 0,
+                "embeddings": 0,
+                "unpriced_embeddings": 0,
             },
         ],
         "total": {
@@ -341,6 +388,8 @@ def test_table_is_available_as_json(file):
             "cost_usd": 0.001307,
             "judgements": 0,
             "unpriced_judgements": 0,
+            "embeddings": 0,
+            "unpriced_embeddings": 0,
         },
         "notes": [],
     }

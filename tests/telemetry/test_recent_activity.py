@@ -14,7 +14,7 @@ from telemetry.config import TelemetryConfig
 from telemetry.models import Expense, Turn
 from telemetry.statistics import recent_activity
 from telemetry.storage import costs
-from telemetry.storage.costs import JudgeExpense
+from telemetry.storage.costs import CallExpense
 from tests.telemetry.sample_turns import store_turn
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("empty_tables")]
@@ -108,7 +108,7 @@ def test_shadow_runs_are_excluded_from_the_summary():
 
 def test_judge_costs_are_separate():
     for cost in (900, None):
-        expense = JudgeExpense("quality", "writer", "openai", "m", 1, Usage(5, 5), cost)
+        expense = CallExpense("quality", "writer", "openai", "m", 1, Usage(5, 5), cost)
         costs.record_expense(expense, TelemetryConfig())
         Expense.objects.filter(pk=Expense.objects.latest("pk").pk).update(spent_at=NOW)
     found = summarize()

@@ -22,7 +22,7 @@ from mcp_bridge.models import McpToken
 from telemetry.config import SqliteConfig, TelemetryConfig
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
 from telemetry.storage import costs, turn_store
-from telemetry.storage.costs import JudgeExpense
+from telemetry.storage.costs import CallExpense
 from tests.telemetry.sample_turns import (
     NOON,
     model_call,
@@ -112,7 +112,7 @@ def test_many_turns_are_deleted_in_batches(monkeypatch, caplog):
 def test_judge_expenses_have_the_same_retention(monkeypatch):
     monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     for _ in range(4):
-        expense = JudgeExpense("quality", "a", "openai", "m", 1, Usage(1, 1), 1)
+        expense = CallExpense("quality", "a", "openai", "m", 1, Usage(1, 1), 1)
         costs.record_expense(expense, TelemetryConfig())
     ids = list(Expense.objects.order_by("-pk").values_list("pk", flat=True)[:4])
     rows = Expense.objects.filter(pk__in=ids)

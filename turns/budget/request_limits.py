@@ -55,13 +55,15 @@ class AdmittedRequest:
         return embedding_charge(self.request.config, self.calls)
 
     async def settle(self) -> None:
-        """Charge the embeddings, and release the reservation."""
+        """Charge and record the embeddings, and release the reservation."""
         grant = self.grant if self.calls else replace(self.grant, counter_keys=())
-        if not grant.is_charged:
+        if not grant.is_charged and not self.calls:
             return
-        charge = self.charge()
+        config, charge = self.request.config, self.charge()
         try:
-            await database_executor.run_to_end(grant.settle, charge)
+            await database_executor.run_to_end(
+                request_usage.settle_usage, grant, charge, config, self.calls
+            )
         except DatabaseDown:
             # The reservation expires by itself; only the charge is lost.
             logger.error(

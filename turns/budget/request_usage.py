@@ -1,18 +1,27 @@
 """Reserves the usage of requests that are not turns, on the database threads."""
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+
+from django.db import transaction
 
 from access.errors import CredentialRefused, PriceUnknown
 from access.limits import usage_limits
-from access.limits.usage_counters import CounterKey
+from access.limits.usage_counters import Charge, CounterKey
 from access.limits.usage_limits import ActiveLimit
 from access.users.caller import Caller
 from config.sections import Config
+from core.events import Usage
 from core.ids import UserId
 from memory import memory_settings
+from providers.embeddings.usage_collector import EmbeddingCall
 from providers.pricing import call_costs
 from providers.resilience.error_mapping import ProviderSource
+from telemetry.config import TELEMETRY
+from telemetry.models import ExpensePurpose
+from telemetry.storage import costs
+from telemetry.storage.costs import CallExpense
 from turns.budget import usage_grant
 from turns.budget.usage_grant import UsageGrant
 
@@ -96,3 +105,42 @@ def _estimate_cost(request: UsageRequest, source: ProviderSource | None) -> int:
             detail="add it under prices: in coulisse.yaml",
         )
     return cost
+
+
+def settle_usage(
+    grant: UsageGrant, charge: Charge, config: Config, calls: Sequence[EmbeddingCall]
+) -> None:
+    """Charge and record embeddings, and release the reservation."""
+    with transaction.atomic():
+        record_embeddings(config, calls)
+        if grant.is_charged:
+            # Last, because other requests wait for the counters that it locks.
+            grant.settle(charge)
+
+
+def record_embeddings(config: Config, calls: Sequence[EmbeddingCall]) -> None:
+    """Store what embeddings cost, for `spend`, in the caller's transaction."""
+    for expense in _expenses(config, calls):
+        costs.record_expense(expense, config.get(TELEMETRY))
+
+
+def _expenses(config: Config, calls: Sequence[EmbeddingCall]) -> Iterator[CallExpense]:
+    """Yield the expense of each API, with the sum of its calls."""
+    by_model: dict[tuple[str, str], list[EmbeddingCall]] = {}
+    for call in calls:
+        by_model.setdefault((call.source.name, call.source.model), []).append(call)
+    for (provider, model), its_calls in by_model.items():
+        source = its_calls[0].source
+        tokens = [call.tokens for call in its_calls]
+        prices = [call_costs.embedding_cost(config, source, each) for each in tokens]
+        known = [price for price in prices if price is not None]
+        yield CallExpense(
+            "embeddings",
+            "",
+            provider,
+            model,
+            len(tokens),
+            Usage(sum(tokens)),
+            sum(known) if len(known) == len(prices) else None,
+            ExpensePurpose.EMBEDDING,
+        )

@@ -15,6 +15,7 @@ from telemetry.config import TelemetryConfig
 from telemetry.models import Turn
 from telemetry.storage import client_tool_results, turn_store
 from telemetry.types import TurnRecord
+from turns.budget import request_usage
 from turns.lifecycle import post_turn_hooks, turn_record
 from turns.turn import EndedTurn
 
@@ -51,6 +52,8 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
             results = turn_record.client_tool_results(turn.new)
             client_tool_results.store_results(record.user_id, results, turn.telemetry)
             turn_store.insert(record, turn.telemetry)
+            if turn.embeddings:
+                request_usage.record_embeddings(turn.config, turn.embeddings)
             post_turn_hooks.run_hooks(ended)
             # Last, because other turns wait for the counters that it locks.
             ended.settle()

@@ -34,8 +34,11 @@ class Command(DatabaseCommand):
     def handle(self, **options: Any) -> None:
         now = datetime.now(UTC)
         by, since = options["by"], time_parsing.parse_past(options["since"], now)
-        settings = loader.load_file(self.config_path(options)).get(TELEMETRY)
+        config = loader.load_file(self.config_path(options))
+        settings = config.get(TELEMETRY)
         totals = cost_totals.totals_by(by, since)
+        if by == "model":
+            totals = cost_totals.with_savings(config, totals)
         oldest = cost_totals.oldest_turn_at()
         notes = list(spend_table.notes(since, oldest, settings, now))
         if options["json"]:

@@ -10,6 +10,7 @@ import pytest
 from access.limits import usage_limits
 from access.models import ApiToken, UsageCounter
 from access.tokens import api_tokens
+from telemetry.models import Expense, ExpensePurpose
 from tests.access.actors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import bearer, error
@@ -175,6 +176,9 @@ def test_provider_tokens_are_charged_to_the_token(running, headers, fake, user):
     spent = token_meter(user)
     assert (spent.tokens, spent.micro_usd) == (used, used * DOLLAR)
     assert is_clear(spent)
+    expense = Expense.objects.filter(purpose=ExpensePurpose.EMBEDDING).latest("pk")
+    assert (expense.provider, expense.model) == ("openai", "embedder")
+    assert (expense.input_tokens, expense.cost_micro_usd) == (used, used * DOLLAR)
 
 
 def test_offline_embedder_costs_nothing(running, headers, user):

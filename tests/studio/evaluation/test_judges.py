@@ -22,7 +22,7 @@ from studio.evaluation import judge_details
 from tasks.models import OPEN, Task
 from telemetry.config import TELEMETRY
 from telemetry.storage import costs
-from telemetry.storage.costs import JudgeExpense
+from telemetry.storage.costs import CallExpense
 from tests.judges.test_judge_command import PastReplies
 from tests.studio.openapi.schema_assertions import assert_fits
 
@@ -167,7 +167,7 @@ def test_failed_judgement_is_retried(script, browser, past_replies):
 def test_judge_cost_is_shown(script, past_replies):
     settings = live.current().get(TELEMETRY)
     for cost in (1_500, None):
-        expense = JudgeExpense(
+        expense = CallExpense(
             past_replies.judge, past_replies.agent, "openai", "j", 1, Usage(10, 5), cost
         )
         costs.record_expense(expense, settings)

@@ -107,6 +107,8 @@ def test_csv_export_escapes_formulas(script, agent):
         "unpriced_turns": "1",
         "judgements": "0",
         "unpriced_judgements": "0",
+        "embeddings": "0",
+        "unpriced_embeddings": "0",
         "input_tokens": "2000",
         "output_tokens": "20",
         "cost_usd": "1.250000",
