@@ -24,6 +24,13 @@ class UserRequired(Invalid):
         super().__init__(param="safety_identifier", code="user_required")
 
 
+class TokenUserRequired(UserRequired):
+    """safety_identifier is required: this API token has no user of its own. Send it, \
+or a header that names the user."""
+
+    detail = ""
+
+
 class TooManyParameters(Invalid):
     """The query has more parameters than a request can have."""
 

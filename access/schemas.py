@@ -7,6 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from access.users.caller import ClientUsers
 from core.history import History
 
 
@@ -39,8 +40,10 @@ class NewToken(BaseModel):
         description="How its requests' messages are read; by default as the agent "
         "says.",
     )
-    ignore_client_user: bool = Field(
-        False, description="Whether names of users in its requests have no effect."
+    client_users: ClientUsers = Field(
+        "refuse",
+        description="What it does with other users that requests name: `refuse` or "
+        "`ignore` them, or give each `separate` data of `principal/name`.",
     )
 
 
@@ -61,7 +64,7 @@ class StudioToken(BaseModel):
     unpriced_turns: int
     agents: list[str] | None
     history: History | Literal[""]
-    ignore_client_user: bool
+    client_users: ClientUsers
     created_at: datetime
     last_used_at: datetime | None
     expires_at: datetime | None

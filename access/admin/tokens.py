@@ -195,7 +195,7 @@ def _issue_token(request: HttpRequest, body: NewToken) -> tuple[ApiToken, str]:
             expires_at=expires_at,
             agents=body.agents or None,
             history=body.history,
-            ignore_client_user=body.ignore_client_user,
+            client_users=body.client_users,
             now=now,
         )
         terms = row.terms

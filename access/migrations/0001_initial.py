@@ -26,7 +26,7 @@ class Migration(migrations.Migration):
                 ('limit_micro_usd', models.BigIntegerField(null=True)),
                 ('agents', models.JSONField(null=True)),
                 ('history', models.CharField(blank=True, choices=[('auto', 'auto'), ('server', 'server'), ('client', 'client'), ('none', 'none')], default='', max_length=8)),
-                ('ignore_client_user', models.BooleanField(default=False)),
+                ('client_users', models.CharField(choices=[('refuse', 'refuse'), ('ignore', 'ignore'), ('separate', 'separate')], default='refuse', max_length=8)),
                 ('created_at', models.DateTimeField()),
                 ('expires_at', models.DateTimeField(null=True)),
                 ('revoked_at', models.DateTimeField(null=True)),

@@ -15,7 +15,7 @@ from access.limits import time_windows
 from access.models import counter_sql
 from access.models.counters import UsageCounter
 from access.tokens import token_secrets, token_terms
-from access.users.caller import Budget, VerifiedToken
+from access.users.caller import CLIENT_USERS, Budget, ClientUsers, VerifiedToken
 from core import ids
 from core.history import CHOICES, History
 
@@ -40,7 +40,7 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
         expires_at: datetime | None = None,
         agents: Collection[str] | None = None,
         history: History | Literal[""] = "",
-        ignore_client_user: bool = False,
+        client_users: ClientUsers = "refuse",
         now: datetime | None = None,
     ) -> tuple["ApiToken", str]:
         """Create a token; return its row and the only copy of its secret.
@@ -53,14 +53,12 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
         row = self.create(
             digest=token_secrets.digest(secret),
             label=token_terms.check_text(label, "label", token_terms.MAX_LABEL_LENGTH),
-            principal=token_terms.check_text(
-                principal, "principal", token_terms.MAX_PRINCIPAL_LENGTH
-            ),
+            principal=token_terms.check_principal(principal, client_users),
             budget=budget,
             limit_micro_usd=token_terms.check_limit(budget, limit_micro_usd),
             agents=token_terms.check_agents(agents),
             history=token_terms.check_history(history),
-            ignore_client_user=ignore_client_user,
+            client_users=client_users,
             created_at=now,
             expires_at=token_terms.check_expiry(expires_at, now),
         )
@@ -171,8 +169,12 @@ class ApiToken(models.Model):
         max_length=8, choices=[(each, each) for each in CHOICES], blank=True, default=""
     )
     """How its requests' messages are read; "" leaves it to the agent."""
-    ignore_client_user = models.BooleanField(default=False)
-    """Whether the names of users in its requests have no effect."""
+    client_users = models.CharField(
+        max_length=8,
+        choices=[(each, each) for each in CLIENT_USERS],
+        default="refuse",
+    )
+    """What happens with the users that its requests name; see `ClientUsers`."""
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
@@ -223,7 +225,7 @@ class ApiToken(models.Model):
             agents=None if self.agents is None else frozenset(self.agents),
             expires_at=self.expires_at,
             history=cast(History, self.history) or None,
-            ignores_client_user=self.ignore_client_user,
+            client_users=cast(ClientUsers, self.client_users),
             version=self.version,
         )
 
@@ -241,7 +243,9 @@ class ApiToken(models.Model):
             "limit_micro_usd": self.limit_micro_usd,
             "agents": self.agents,
             "history": self.history or None,
-            "ignore_client_user": self.ignore_client_user or None,
+            "client_users": None
+            if self.client_users == "refuse"
+            else self.client_users,
             "expires_at": self.expires_at and self.expires_at.isoformat(),
         }
         return {name: value for name, value in terms.items() if value is not None}

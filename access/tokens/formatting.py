@@ -26,8 +26,8 @@ def describe_token(row: ApiToken) -> str:
 def _client_terms(row: ApiToken) -> list[str]:
     """Return how requests are read, where that differs from the default."""
     terms = [f"history: {row.history}"] if row.history else []
-    if row.ignore_client_user:
-        terms.append("ignores the client's user")
+    if row.client_users != "refuse":
+        terms.append(f"client users: {row.client_users}")
     return terms
 
 

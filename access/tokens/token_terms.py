@@ -4,7 +4,12 @@ from collections.abc import Collection
 from datetime import datetime
 
 from access.errors import NewTokenInvalid
-from access.users.caller import Budget
+from access.users.caller import (
+    CLIENT_USERS,
+    USER_SEPARATOR,
+    Budget,
+    ClientUsers,
+)
 from core.history import CHOICES
 
 MAX_LABEL_LENGTH = 255
@@ -28,6 +33,25 @@ def check_text(text: str, param: str, max_length: int) -> str:
             f"the {param} has invisible characters; remove them: {text[:80]!r}", param
         )
     return text
+
+
+def check_principal(text: str, client_users: ClientUsers) -> str:
+    """Return the principal; that of separate users precedes a `/` and their names."""
+    principal = check_text(text, "principal", MAX_PRINCIPAL_LENGTH)
+    if client_users not in CLIENT_USERS:
+        raise NewTokenInvalid(
+            f"'{client_users:.40}' is not a treatment of the users of clients: use "
+            f"{', '.join(CLIENT_USERS)}",
+            "client_users",
+        )
+    if client_users == "separate" and USER_SEPARATOR in principal:
+        # Otherwise a/b with the user c and a with the user b/c would share data.
+        raise NewTokenInvalid(
+            "the principal of a token with separate users contains "
+            f"'{USER_SEPARATOR}': remove it",
+            "principal",
+        )
+    return principal
 
 
 def check_limit(budget: Budget, limit: int | None) -> int | None:

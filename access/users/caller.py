@@ -4,14 +4,21 @@ import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 
 from django.http import HttpRequest
 
 from core.history import History
 
 Budget = Literal["unlimited", "total", "monthly"]
+ClientUsers = Literal["refuse", "ignore", "separate"]
+"""What a token does with the users that its requests name: other users than its
+principal are refused, all names are ignored, or each name is a user of the token."""
 Scheme = Literal["basic", "oidc", "tokens"]
+
+CLIENT_USERS = get_args(ClientUsers)
+USER_SEPARATOR = "/"
+"""Between a token's principal and the names of its separate users."""
 
 CALLER_ATTRIBUTE = "_coulisse_caller"
 """The request attribute that holds the authenticated caller."""
@@ -33,8 +40,7 @@ class VerifiedToken:
     expires_at: datetime | None = None
     history: History | None = None
     """How its requests' messages are read; None leaves it to the agent."""
-    ignores_client_user: bool = False
-    """Whether names of users in its requests have no effect."""
+    client_users: ClientUsers = "refuse"
     version: int = 1
     """Incremented with each change, so that stale copies are detected."""
 
@@ -44,7 +50,8 @@ class Caller:
     name: str = ""
     """The owner of the credential, for records; "" without authentication."""
     principal: str | None = None
-    """The user of all its requests; None lets each request name one."""
+    """The user of all its requests, or the prefix of its users' names if it has
+    separate ones; None lets each request name one."""
     scheme: Scheme | None = None
     """The authentication scheme; None without authentication."""
     token: VerifiedToken | None = None
@@ -62,9 +69,13 @@ class Caller:
         return None if self.token is None else self.token.history
 
     @property
-    def ignores_client_user(self) -> bool:
-        """Whether the names of users in its requests have no effect."""
-        return self.token is not None and self.token.ignores_client_user
+    def client_users(self) -> ClientUsers:
+        return "refuse" if self.token is None else self.token.client_users
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the credential alone determines the user of a request."""
+        return self.principal is not None and self.client_users != "separate"
 
     @property
     def agents(self) -> Collection[str] | None:

@@ -12,9 +12,14 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
-from access.errors import IdentityRefused, UserInvalid, UserRequired
+from access.errors import (
+    IdentityRefused,
+    TokenUserRequired,
+    UserInvalid,
+    UserRequired,
+)
 from access.users import user_namespace
-from access.users.caller import Caller
+from access.users.caller import USER_SEPARATOR, Caller
 from config.sections import Config
 from core.ids import UserId
 
@@ -29,12 +34,15 @@ def resolve_user(config: Config, caller: Caller, *identifiers: str | None) -> Us
     """Return the user of a request, by the first identifier that is given.
 
     A credential that belongs to a user determines the user, and every given name must
-    be that user's. Without a name, `default_user_id` (or `users: shared`) applies.
+    be that user's. A token with separate users prefixes names with its principal.
+    Without a name, `default_user_id` (or `users: shared`) applies.
     Raises `IdentityRefused` for another user's name, `UserRequired` without a name and
     a fallback, `UserInvalid` for a blank or oversized name. Source: "User
     identification" of the reference.
     """
     if caller.principal is not None:
+        if caller.client_users == "separate":
+            return _separate_user(caller.principal, identifiers)
         return _bound_user(caller.principal, identifiers)
     for identifier in identifiers:
         if identifier is not None:
@@ -49,7 +57,10 @@ def resolve_user(config: Config, caller: Caller, *identifiers: str | None) -> Us
 
 def check_user(caller: Caller, user_id: UserId) -> None:
     """Raise `IdentityRefused` unless the caller's credential covers this user."""
-    if caller.principal is not None and derive_user_id(caller.principal) != user_id:
+    # `resolve_user` alone derives separate users, and an id does not show its prefix.
+    if caller.principal is None or caller.client_users == "separate":
+        return
+    if derive_user_id(caller.principal) != user_id:
         raise IdentityRefused
 
 
@@ -62,6 +73,18 @@ def _bound_user(principal: str, identifiers: Iterable[str | None]) -> UserId:
         ):
             raise IdentityRefused
     return user_id
+
+
+def _separate_user(principal: str, identifiers: Iterable[str | None]) -> UserId:
+    """Return the token's user with the first given name.
+
+    Never a fallback: its users would share one memory without noticing.
+    """
+    for identifier in identifiers:
+        if identifier is not None:
+            name = check_identifier(identifier)
+            return user_id_of_name(f"{principal}{USER_SEPARATOR}{name}")
+    raise TokenUserRequired
 
 
 def check_identifier(identifier: str) -> str:

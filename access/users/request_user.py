@@ -141,7 +141,7 @@ def find_named_user(
     names = [*_query_names(request, query), *header_names(request, config)]
     if body is not None:
         names += _body_names(body)
-    if caller.ignores_client_user:
+    if caller.client_users == "ignore":
         return None
     return single_user(config, caller, names)
 

@@ -36,7 +36,7 @@ def identify_user(request: HttpRequest, body: CountRequest) -> UserId:
     """
     named = read_user(body)
     if named.session and (
-        caller_of(request).principal is not None
+        caller_of(request).is_bound
         or request_user.header_names(request, live.current())
     ):
         named = NamedUser(None, named.session)

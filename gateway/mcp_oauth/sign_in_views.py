@@ -192,12 +192,13 @@ async def _find_named_users(config: Config, request: HttpRequest) -> set[UserId]
     user's link would connect this user's account for that other user.
     """
     names = _names_in_request(config, request, request_user.USER_PARAMETER)
-    users = {identity.resolve_user(config, ANONYMOUS, given.name) for given in names}
     caller = await authentication.authenticate_if_given(request)
-    if caller.principal is None:
+    owner = ANONYMOUS if caller.is_bound else caller
+    users = {identity.resolve_user(config, owner, given.name) for given in names}
+    if caller.principal is None or not caller.is_bound:
         return users
     principal = identity.derive_user_id(caller.principal)
-    return {principal} if caller.ignores_client_user else {*users, principal}
+    return {principal} if caller.client_users == "ignore" else {*users, principal}
 
 
 def _names_in_request(

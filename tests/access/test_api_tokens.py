@@ -94,7 +94,7 @@ def test_lookup_returns_all_terms():
         expires_at=NOW + HOUR,
         agents=["writer", "coder", "writer"],
         history="client",
-        ignore_client_user=True,
+        client_users="separate",
     )
     assert find(secret) == caller.VerifiedToken(
         row.id,
@@ -105,7 +105,7 @@ def test_lookup_returns_all_terms():
         frozenset({"coder", "writer"}),
         NOW + HOUR,
         "client",
-        True,
+        "separate",
         1,
     )
 
@@ -140,6 +140,12 @@ def test_token_expires_at_the_instant():
         ({"agents": []}, "agents", "is empty"),
         ({"agents": ["writer", " "]}, "agents", "is blank"),
         ({"history": "all"}, "history", "auto, server, client, none"),
+        ({"client_users": "all"}, "client_users", "refuse, ignore, separate"),
+        (
+            {"client_users": "separate", "principal": "ui/a"},
+            "principal",
+            "contains '/': remove it",
+        ),
     ],
 )
 def test_invalid_terms_are_refused(terms, param, words):

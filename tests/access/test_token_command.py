@@ -78,16 +78,16 @@ def test_create_prints_only_the_secret_on_stdout(run, principal):
 
 
 def test_create_sets_how_requests_are_read(run, principal):
-    options = ("--history", "client", "--ignore-client-user")
+    options = ("--history", "client", "--client-users", "ignore")
     _, err = run("create", "laptop", "--principal", principal, *options)
-    assert "(unlimited; history: client; ignores the client's user)" in err
-    assert "history: client  ignores the client's user" in run("list")[0]
+    assert "(unlimited; history: client; client users: ignore)" in err
+    assert "history: client  client users: ignore" in run("list")[0]
     [token] = [
         each
         for each in json.loads(run("list", "--json")[0])
         if each["principal"] == principal
     ]
-    assert (token["history"], token["ignore_client_user"]) == ("client", True)
+    assert (token["history"], token["client_users"]) == ("client", "ignore")
 
 
 def test_create_before_tokens_are_required_prints_a_note(run, yaml, principal):

@@ -12,6 +12,7 @@ from access.limits import dollars
 from access.models import ApiToken, BudgetPeriod
 from access.schemas import StudioToken
 from access.tokens import api_tokens, formatting, token_scope
+from access.users.caller import CLIENT_USERS
 from config import live
 from config.errors import ConfigInvalid
 from config.management import config_option
@@ -56,7 +57,7 @@ class Command(DatabaseCommand):
             expires_at=_parse_expiry(options["expires"], now),
             agents=agents,
             history=options["history"],
-            ignore_client_user=options["ignore_client_user"],
+            client_users=options["client_users"],
             by=audit_events.terminal_actor(),
             now=now,
         )
@@ -147,9 +148,11 @@ def _declare_create(parser: ArgumentParser) -> None:
         help="How the messages of its requests are read (default: as the agent says).",
     )
     parser.add_argument(
-        "--ignore-client-user",
-        action="store_true",
-        help="Accept and ignore the names of users in its requests.",
+        "--client-users",
+        choices=CLIENT_USERS,
+        default="refuse",
+        help="Other users that its requests name: refuse them (the default), ignore "
+        "them, or keep the data of each separate, as of PRINCIPAL/NAME.",
     )
 
 

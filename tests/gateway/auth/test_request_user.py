@@ -4,6 +4,7 @@ import httpx2
 import pytest
 
 from access.tokens import api_tokens
+from access.users import identity
 from config.errors import ConfigInvalid
 from tests.access.actors import ADA
 from tests.conftest import CONFIG
@@ -230,7 +231,7 @@ def test_token_refuses_another_user_anywhere(bound, fake, user):
 
 def test_token_that_ignores_client_users(configure, http, fake, user):
     configure(BOUND)
-    token = api_tokens.create_token("test", user, ignore_client_user=True, by=ADA)
+    token = api_tokens.create_token("test", user, client_users="ignore", by=ADA)
     http.headers.update(bearer(token[1]))
     other = f"{user}-b"
     for content, named in (
@@ -243,6 +244,65 @@ def test_token_that_ignores_client_users(configure, http, fake, user):
     assert len(stored(user)) == 6
     assert stored(other) == []
     assert http.get("/v1/memories", headers={HEADER: other}).status_code == 200
+
+
+# A token with users of its own.
+
+
+@pytest.fixture
+def front_end(configure, http, user):
+    """A token whose principal is `user`, and whose clients name their users."""
+    configure(BOUND)
+    token = api_tokens.create_token("ui", user, client_users="separate", by=ADA)
+    http.headers.update(bearer(token[1]))
+    return http
+
+
+def test_users_of_one_token_have_separate_memories(front_end, fake, user):
+    for name in ("ada", "bob"):
+        fake.reply("hello")
+        assert chat(front_end, headers={HEADER: name}).status_code == 200
+        named = {"headers": {HEADER: name}}
+        fact = {"content": f"{name} likes tea"}
+        assert front_end.post("/v1/memories", json=fact, **named).status_code < 300
+    first, second = (each["messages"] for each in fake.bodies)
+    assert first == second
+    for name in ("ada", "bob"):
+        assert len(stored(f"{user}/{name}")) == 2
+        listed = front_end.get("/v1/memories", params={"safety_identifier": name})
+        assert [m["content"] for m in listed.json()["data"]] == [f"{name} likes tea"]
+    assert stored("ada") == stored(user) == []
+
+
+def test_token_with_separate_users_requires_a_name(front_end, fake, user):
+    refusal = error(chat(front_end), 400)
+    assert refusal["code"] == "user_required"
+    assert "this API token has no user of its own" in refusal["message"]
+    assert error(front_end.get("/v1/memories"), 400)["code"] == "user_required"
+    assert all(front_end.get(path).status_code == 200 for path in MODELS)
+    both = {**NAMELESS, "user": "ada"}
+    conflict = error(chat(front_end, both, headers={HEADER: "bob"}), 400)
+    assert conflict["code"] == "user_conflict"
+    assert fake.requests == []
+
+
+def test_token_with_separate_users_reaches_no_other_user(front_end, fake, user):
+    other = f"{user}-b"
+    for name in (user, other, str(identity.derive_user_id(other)), f"../{other}"):
+        fake.reply("hello")
+        assert chat(front_end, headers={HEADER: name}).status_code == 200
+    assert stored(user) == stored(other) == []
+
+
+def test_budget_of_a_token_is_shared_by_its_users(configure, http, fake, user):
+    configure(BOUND)
+    terms = {"budget": "total", "limit_micro_usd": 0, "client_users": "separate"}
+    token = api_tokens.create_token("ui", user, by=ADA, **terms)
+    http.headers.update(bearer(token[1]))
+    for name in ("ada", "bob"):
+        answer = http.get("/v1/memories", headers={HEADER: name})
+        assert error(answer, 429)["type"] == "insufficient_quota"
+    assert fake.requests == []
 
 
 # MCP.
