@@ -15,6 +15,7 @@ from gateway.anthropic.schemas import (
     InputMessage,
     RedactedThinkingBlock,
     SearchResultBlock,
+    Source,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -160,6 +161,8 @@ def _parts(block: ShownBlock) -> Iterator[dict[str, Any]]:
     match block:
         case TextBlock():
             yield _text_part(block.text)
+        case ImageBlock(source=source) if source.type == "file":
+            yield _file_part(source)
         case ImageBlock():
             yield {"type": "image_url", "image_url": {"url": block.source.address}}
         case SearchResultBlock():
@@ -167,6 +170,10 @@ def _parts(block: ShownBlock) -> Iterator[dict[str, Any]]:
             yield _text_part(SEPARATOR.join(texts))
         case DocumentBlock():
             yield from _document_parts(block)
+
+
+def _file_part(source: Source) -> dict[str, Any]:
+    return {"type": "file", "file": {"file_id": source.file_id}}
 
 
 def _document_parts(block: DocumentBlock) -> Iterator[dict[str, Any]]:
@@ -180,7 +187,9 @@ def _document_parts(block: DocumentBlock) -> Iterator[dict[str, Any]]:
     if block.title:
         notes.insert(0, block.title)
     yield from map(_text_part, notes)
-    if source.type == "text":
+    if source.type == "file":
+        yield _file_part(source)
+    elif source.type == "text":
         yield _text_part(source.data)
     elif isinstance(source.content, str):
         yield _text_part(source.content)

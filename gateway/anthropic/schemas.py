@@ -5,7 +5,7 @@ fields that only concern Anthropic's servers, so that unknown ones are ignored.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -20,7 +20,7 @@ from access.users.request_user import CallerQuery
 from api_base.field_types import Metadata
 from core.text.sanitization import escape_and_truncate
 from gateway.request_validation import image_urls
-from gateway.schemas import CacheControl, Items, OpenMessage, TokenCount
+from gateway.schemas import CacheControl, FileId, Items, OpenMessage, TokenCount
 
 MAX_TOOLS = 256
 MAX_CALL_ID_LENGTH = 512
@@ -37,11 +37,24 @@ class TextBlock(Block):
     text: str
 
 
-class ImageSource(OpenMessage):
-    type: Literal["base64", "url"]
-    media_type: str = ""
+class Source(OpenMessage):
+    """The common fields of images and documents."""
+
     data: str = ""
     url: str = ""
+    file_id: FileId | None = None
+    """The id of an uploaded file, if the type is `file`."""
+
+    @model_validator(mode="after")
+    def _require_file(self) -> Self:
+        if getattr(self, "type", None) == "file" and self.file_id is None:
+            raise PydanticCustomError("file", "needs 'file_id'")
+        return self
+
+
+class ImageSource(Source):
+    type: Literal["base64", "file", "url"]
+    media_type: str = ""
 
     @property
     def address(self) -> str:
@@ -51,8 +64,9 @@ class ImageSource(OpenMessage):
         return f"data:{self.media_type};base64,{self.data}"
 
     @model_validator(mode="after")
-    def _check(self) -> "ImageSource":
-        image_urls.check_image(self.address)
+    def _check(self) -> Self:
+        if self.type != "file":
+            image_urls.check_image(self.address)
         return self
 
 
@@ -68,11 +82,9 @@ class SearchResultBlock(Block):
     content: Items[TextBlock]
 
 
-class DocumentSource(OpenMessage):
-    type: Literal["base64", "content", "text", "url"]
+class DocumentSource(Source):
+    type: Literal["base64", "content", "file", "text", "url"]
     media_type: str = "application/pdf"
-    data: str = ""
-    url: str = ""
     content: (
         str
         | Items[Annotated[TextBlock | ImageBlock, Field(discriminator="type")]]
@@ -87,7 +99,7 @@ class DocumentSource(OpenMessage):
         return f"data:{self.media_type};base64,{self.data}"
 
     @model_validator(mode="after")
-    def _check(self) -> "DocumentSource":
+    def _check(self) -> Self:
         if self.type == "url":
             image_urls.check_file(self.url)
         return self
