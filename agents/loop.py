@@ -191,6 +191,7 @@ async def run(agent_run: AgentRun) -> AsyncGenerator[Event]:
         _complete_exchange(
             messages[len(agent_run.messages) :], current.message, tool_set
         ),
+        stop_sequence=reply.stop_sequence,
     )
 
 

@@ -126,6 +126,8 @@ class TurnFinished:
     before it: the model needs all of them to continue."""
     served_by: ServedBy | None = None
     """Set at the end of a turn."""
+    stop_sequence: str | None = None
+    """The client's stop sequence that ended the reply, if the provider names it."""
 
 
 Event = (

@@ -26,6 +26,7 @@ class Reply:
         self.usage: Usage | None = None
         self.exchange: tuple[Message, ...] = ()
         self.served_by: ServedBy | None = None
+        self.stop_sequence: str | None = None
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
@@ -52,6 +53,7 @@ class Reply:
                 self.usage = event.usage
                 self.exchange = event.exchange
                 self.served_by = event.served_by
+                self.stop_sequence = event.stop_sequence
 
     def _add_call_delta(self, delta: ToolCallDelta) -> None:
         call = self._calls.setdefault(delta.index, ["", "", ""])
@@ -126,4 +128,9 @@ class Reply:
             yield RefusalDelta(self.refusal)
         for index, call in enumerate(self.tool_calls):
             yield ToolCallDelta(index, call.id, call.name, call.arguments)
-        yield TurnFinished(self.finish_reason or "stop", usage, self.exchange)
+        yield TurnFinished(
+            self.finish_reason or "stop",
+            usage,
+            self.exchange,
+            stop_sequence=self.stop_sequence,
+        )

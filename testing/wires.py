@@ -30,6 +30,8 @@ class ScriptedAnswer:
     refusal: str = ""
     finish: FinishReason | None = None
     """Default: `tool_calls` with tool calls, else `stop`."""
+    stop_sequence: str | None = None
+    """The sequence that ended it, which only Anthropic's API names."""
     usage: Usage | None = field(default_factory=lambda: Usage(7, 3))
     pause_seconds: float = 0.0
     """The pause before every token."""
@@ -188,7 +190,7 @@ class FakeAnthropicWire:
             "type": "message",
             "role": "assistant",
             "content": self._blocks(answer),
-            "stop_reason": ANTHROPIC_REASONS[answer.reason],
+            **self._end(answer),
             "usage": self._usage(answer.usage),
         }
         return orjson.dumps(body)
@@ -215,6 +217,12 @@ class FakeAnthropicWire:
             )
         return blocks
 
+    def _end(self, answer: ScriptedAnswer) -> dict[str, Any]:
+        reason = ANTHROPIC_REASONS[answer.reason]
+        if answer.stop_sequence is not None:
+            reason = "stop_sequence"
+        return {"stop_reason": reason, "stop_sequence": answer.stop_sequence}
+
     def frames(self, answer: ScriptedAnswer) -> list[bytes]:
         """Return the events of a message."""
         return list(self._frames(answer))
@@ -232,10 +240,7 @@ class FakeAnthropicWire:
         if answer.error is not None:
             yield self._frame("error", error=dict(answer.error))
         elif not answer.unterminated:
-            reason = ANTHROPIC_REASONS[answer.reason]
-            yield self._frame(
-                "message_delta", delta={"stop_reason": reason}, usage=usage
-            )
+            yield self._frame("message_delta", delta=self._end(answer), usage=usage)
             yield self._frame("message_stop")
 
     def _streamed(

@@ -134,10 +134,9 @@ class MessageEncoder:
             block = message_object.encrypted_block(self._blocks)
             yield from self._start("redacted_thinking", block)
             yield from self._stop()
-        reason = message_object.STOP_REASONS[event.reason]
         fields: dict[str, Any] = serializers.coulisse_fields(event.served_by)
         if event.usage is not None:
             fields["usage"] = message_object.serialize_usage(event.usage)
-        delta = {"stop_reason": reason, "stop_sequence": None}
+        delta = message_object.serialize_end(event.reason, event.stop_sequence)
         yield write("message_delta", delta=delta, **fields)
         yield write("message_stop")

@@ -46,10 +46,16 @@ def serialize_message(turn_id: TurnId, agent: str, reply: Reply) -> dict[str, An
     return {
         **serialize_head(turn_id, agent),
         "content": list(_blocks(reply)),
-        "stop_reason": STOP_REASONS[reply.finish_reason or "stop"],
+        **serialize_end(reply.finish_reason or "stop", reply.stop_sequence),
         "usage": serialize_usage(reply.usage or Usage()),
         **serializers.coulisse_fields(reply.served_by),
     }
+
+
+def serialize_end(reason: FinishReason, sequence: str | None) -> dict[str, Any]:
+    """Return why a reply ended."""
+    name = STOP_REASONS[reason] if sequence is None else "stop_sequence"
+    return {"stop_reason": name, "stop_sequence": sequence}
 
 
 def _blocks(reply: Reply) -> Iterator[Block]:

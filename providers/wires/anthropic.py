@@ -70,6 +70,7 @@ class AnthropicReader(ReplyReader):
         self._source = source
         self._counts: dict[str, int] = {}
         self._reason: FinishReason | None = None
+        self._stop_sequence: str | None = None
         self._tools = -1
         self._is_in_tool_call = False
         self._thinking: list[str] = []
@@ -92,7 +93,7 @@ class AnthropicReader(ReplyReader):
                 self._update_counts((event.get("message") or {}).get("usage"))
             case "message_delta":
                 self._update_counts(event.get("usage"))
-                self._finish((event.get("delta") or {}).get("stop_reason"))
+                self._finish(event.get("delta") or {})
             case "message_stop":
                 self.done = True
             case "error":
@@ -112,14 +113,16 @@ class AnthropicReader(ReplyReader):
             events += self._start(block)
             events += self._stop()
         self._update_counts(payload.get("usage"))
-        self._finish(payload.get("stop_reason"))
+        self._finish(payload)
         self.done = True
         return events
 
     def end(self) -> TurnFinished:
         if not self.done:
             raise malformed_reply(self._source, "is incomplete")
-        return TurnFinished(self._reason or "stop", self._usage())
+        return TurnFinished(
+            self._reason or "stop", self._usage(), stop_sequence=self._stop_sequence
+        )
 
     def _delta(self, delta: dict[str, Any]) -> Iterable[Event]:
         match delta.get("type"):
@@ -177,9 +180,11 @@ class AnthropicReader(ReplyReader):
         arguments, self._input = self._input, ""
         return [ToolCallDelta(self._tools, arguments=arguments)] if arguments else []
 
-    def _finish(self, reason: Any) -> None:
-        if reason:
+    def _finish(self, message: dict[str, Any]) -> None:
+        if reason := message.get("stop_reason"):
             self._reason = FINISH_REASONS.get(str(reason), "stop")
+            sequence = message.get("stop_sequence")
+            self._stop_sequence = sequence if isinstance(sequence, str) else None
 
     def _update_counts(self, counts: Any) -> None:
         """Store counts: each one replaces the previous one instead of adding to it."""

@@ -53,6 +53,15 @@ def test_stream_helper_returns_the_message(sdk, fake, user, agent):
     assert message.usage.output_tokens == 30
 
 
+@pytest.mark.parametrize("make", [create, stream])
+def test_stop_sequence_is_reported(server, fake, user, make):
+    fake.reply("One, two", stop_sequence="three")
+    request = body(user, model="claude", stop_sequences=["three"])
+    made = make(server, request)
+    end = made if isinstance(made, dict) else made[-2]["delta"]
+    assert (end["stop_reason"], end["stop_sequence"]) == ("stop_sequence", "three")
+
+
 async def test_async_client_streams(server, fake, user):
     fake.reply("Hel", "lo")
     async with (
