@@ -42,9 +42,10 @@ async def create_message(
         body, caller_of(request), user_id, _read_metadata(request, body)
     )
     if turn.stream:
-        return await turn_response.stream(
-            turn, MessageEncoder(turn.turn_id, turn.agent)
+        encoder = MessageEncoder(
+            turn.turn_id, turn.agent, token_count.estimate_turn(turn)
         )
+        return await turn_response.stream(turn, encoder)
     serialize = partial(message_object.serialize_message, turn.turn_id, turn.agent)
     return await turn_response.complete(turn, serialize)
 
@@ -70,7 +71,7 @@ async def count_tokens(request: HttpRequest, body: Body[CountRequest]) -> HttpRe
     routing.check_name(config, body.model, allowed=caller.agents)
     usage = UsageRequest(config, caller, user_id, needs_budget=False)
     async with request_limits.admit(usage) as admitted:
-        response = json_response({"input_tokens": token_count.estimate_tokens(body)})
+        response = json_response({"input_tokens": token_count.estimate_body(body)})
         for name, value in admitted.headers.items():
             response.headers[name] = value
         return response

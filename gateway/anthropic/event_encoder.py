@@ -19,6 +19,7 @@ from core.events import (
     ToolCallDelta,
     TurnFinished,
     TurnStarted,
+    Usage,
 )
 from core.ids import TurnId
 from core.messages import Reasoning
@@ -37,9 +38,12 @@ def write(kind: str, **fields: Any) -> bytes:
 class MessageEncoder:
     """Encodes the events of one reply, with one open block at a time."""
 
-    def __init__(self, turn_id: TurnId, agent: str) -> None:
+    def __init__(self, turn_id: TurnId, agent: str, input_tokens: int) -> None:
+        """`input_tokens` is an estimate: providers count after the first event."""
         self.id = ids.format_message_id(turn_id)
-        self._head = message_object.serialize_head(turn_id, agent)
+        self._head = message_object.serialize_head(
+            turn_id, agent, Usage(input_tokens=input_tokens)
+        )
         self._blocks: list[Reasoning] = []
         self._count = 0
         """The number of blocks so far."""

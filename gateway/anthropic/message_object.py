@@ -27,7 +27,7 @@ SHOWN_SIGNATURE = "coulisse"
 """The signature of thinking that is only shown: some clients drop unsigned blocks."""
 
 
-def serialize_head(turn_id: TurnId, agent: str) -> dict[str, Any]:
+def serialize_head(turn_id: TurnId, agent: str, usage: Usage) -> dict[str, Any]:
     """Return a message that has no content yet."""
     return {
         "id": ids.format_message_id(turn_id),
@@ -37,17 +37,16 @@ def serialize_head(turn_id: TurnId, agent: str) -> dict[str, Any]:
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": serialize_usage(Usage()),
+        "usage": serialize_usage(usage),
     }
 
 
 def serialize_message(turn_id: TurnId, agent: str, reply: Reply) -> dict[str, Any]:
     """Return a complete reply."""
     return {
-        **serialize_head(turn_id, agent),
+        **serialize_head(turn_id, agent, reply.usage or Usage()),
         "content": list(_blocks(reply)),
         **serialize_end(reply.finish_reason or "stop", reply.stop_sequence),
-        "usage": serialize_usage(reply.usage or Usage()),
         **serializers.coulisse_fields(reply.served_by),
     }
 

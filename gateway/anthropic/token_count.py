@@ -1,25 +1,48 @@
 """Estimates the tokens of a request for a message."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from agents.config import AGENTS
 from config import live
 from core import token_estimates, token_usage
+from core.messages import Message
 from gateway.anthropic import input_messages, request_conversion
 from gateway.anthropic.schemas import CountRequest
 from turns.preparation import prompt
+from turns.turn import TurnRequest
 
 
-def estimate_tokens(body: CountRequest) -> int:
+def estimate_body(body: CountRequest) -> int:
+    """Return an estimate of the input tokens of a request whose turn does not run."""
+    return _estimate(
+        body.model,
+        input_messages.to_messages(body.system, body.messages),
+        request_conversion.read_tools(body),
+        request_conversion.native_format(body),
+    )
+
+
+def estimate_turn(turn: TurnRequest) -> int:
+    """Return the same estimate for a turn that is about to run."""
+    return _estimate(turn.agent, turn.messages, turn.tools, turn.response_format)
+
+
+def _estimate(
+    name: str,
+    messages: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]],
+    response_format: Mapping[str, Any] | None,
+) -> int:
     """Return an estimate of the input tokens, with the agent's preamble.
 
     What is recalled of the user and the agent's own tools are left out: both are known
     only when the turn runs. So is the preamble of an experiment.
     """
-    messages = input_messages.to_messages(body.system, body.messages)
-    agent = live.current().get(AGENTS).get(body.model)
+    agent = live.current().get(AGENTS).get(name)
     preamble = "" if agent is None else agent.preamble
-    tools = request_conversion.read_tools(body)
     return token_usage.estimate_sent(
         [*prompt.system_messages(preamble, (), []), *messages],
         tool_tokens=token_estimates.estimate_json(tools),
-        response_format=request_conversion.native_format(body),
+        response_format=response_format,
     )

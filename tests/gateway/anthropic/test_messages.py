@@ -313,6 +313,16 @@ def test_count_tokens_includes_preamble_and_tools(sdk, user):
     assert with_tool > plain + 10
 
 
+def test_stream_begins_with_the_estimate(server, fake, user):
+    fake.reply("Hi", usage=Usage(70, 30, cache_read_tokens=50))
+    request = body(user, tools=[ADD])
+    counted = post(server, request, "/v1/messages/count_tokens")
+    estimate = counted.json()["input_tokens"]
+    first, *_, last, _ = stream(server, request)
+    assert first["message"]["usage"]["input_tokens"] == estimate > 10
+    assert last["usage"]["input_tokens"] == 20
+
+
 # Errors.
 
 
