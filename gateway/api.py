@@ -1,25 +1,19 @@
 """`/v1`: the API that OpenAI's clients call."""
 
-import time
 from functools import partial
 from typing import Any
 
 import orjson
 from django.core.exceptions import TooManyFieldsSent
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from ninja import NinjaAPI, Query, Router
+from ninja import NinjaAPI, Router
 from ninja.errors import HttpError, ValidationError
 from ninja.operation import Operation
 from ninja.parser import Parser
 
-from access.users import request_user
-from access.users.caller import caller_of
-from access.users.request_user import CallerQuery
-from api_base.json_responses import json_response
-from config import live
 from core.errors import CoulisseError, Invalid
 from files.api import router as files
-from gateway import errors
+from gateway import errors, model_list
 from gateway.anthropic import api as messages
 from gateway.auth import authentication, usage_limits
 from gateway.auth.browser_session import LoginRequired
@@ -29,7 +23,6 @@ from gateway.openai import (
     completions,
     embeddings,
     moderations,
-    serializers,
 )
 from gateway.openai.conversations import api as conversations
 from gateway.openai.responses import api as responses
@@ -38,10 +31,6 @@ from judges.api import router as feedback
 from memory.api import memories, user_data
 from telemetry.api import router as turns
 from turns.api import router as tasks
-from turns.preparation import routing
-
-STARTED_AT = int(time.time())
-"""When this process started to serve its models, in seconds since 1970."""
 
 
 class JsonBodyParser(Parser):
@@ -106,6 +95,8 @@ UNLIMITED_ROUTERS: dict[str, Router] = {
     "/embeddings": embeddings.router,
     # A message counts as a turn does; its endpoint for token counts counts itself.
     "/messages": messages.router,
+    # The lists of models call none.
+    "/models": model_list.router,
     # A new response counts as a turn does, for which its tokens are reserved.
     "/responses": responses.router,
     # A task counts when its turn runs. Clients poll its state until then.
@@ -120,32 +111,3 @@ for path, router in REQUEST_LIMITED_ROUTERS.items():
     api.add_router(path, router)
 for path, router in UNLIMITED_ROUTERS.items():
     api.add_router(path, router)
-
-
-@api.get(
-    "/models",
-    tags=["Models"],
-    summary="List the agents and experiments",
-    openapi_extra=request_user.USER_HEADER_OPENAPI,
-)
-async def list_models(request: HttpRequest, query: Query[CallerQuery]) -> HttpResponse:
-    request_user.find_named_user(request, query)
-    caller = caller_of(request)
-    names = filter(caller.may_call, routing.list_names(live.current()))
-    models = [serializers.serialize_model(name, STARTED_AT) for name in names]
-    return json_response({"object": "list", "data": models})
-
-
-@api.get(
-    "/models/{path:name}",
-    tags=["Models"],
-    summary="Show one agent or experiment",
-    openapi_extra=request_user.USER_HEADER_OPENAPI,
-)
-async def show_model(
-    request: HttpRequest, name: str, query: Query[CallerQuery]
-) -> HttpResponse:
-    request_user.find_named_user(request, query)
-    caller = caller_of(request)
-    routing.check_name(live.current(), name, allowed=caller.agents)
-    return json_response(serializers.serialize_model(name, STARTED_AT))

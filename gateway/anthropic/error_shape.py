@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 import orjson
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from core.errors import CoulisseError
@@ -11,6 +11,9 @@ from core.runtime import request_ids
 from gateway import errors
 
 ROOT = "/v1/messages"
+MODELS = "/v1/models"
+VERSION_HEADER = "anthropic-version"
+"""Anthropic's clients always send it; on `/v1/models` it selects their shape."""
 TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -23,9 +26,12 @@ TYPES = {
 """The types of errors by status; others depend on whose fault it is."""
 
 
-def applies_to(path: str) -> bool:
-    """Return whether an address belongs to Anthropic's API."""
-    return path == ROOT or path.startswith(f"{ROOT}/")
+def applies_to(request: HttpRequest) -> bool:
+    """Return whether a request is one of Anthropic's API."""
+    path = request.path
+    if path == ROOT or path.startswith(f"{ROOT}/"):
+        return True
+    return path.startswith(MODELS) and VERSION_HEADER in request.headers
 
 
 def error_body(message: str, status: int) -> dict[str, Any]:
@@ -46,10 +52,10 @@ def error_frame(error: CoulisseError | None) -> bytes:
     return b"event: error\ndata: %b\n\n" % orjson.dumps(body)
 
 
-def reshape(path: str, response: HttpResponseBase) -> HttpResponseBase:
-    """Return a response; an error on these addresses gets Anthropic's shape."""
+def reshape(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    """Return a response; an error of Anthropic's API gets its shape."""
     is_json = response.get("Content-Type") == "application/json"
-    if response.status_code < 400 or not is_json or not applies_to(path):
+    if response.status_code < 400 or not is_json or not applies_to(request):
         return response
     reply = cast(HttpResponse, response)
     message = orjson.loads(reply.content)["error"]["message"]

@@ -125,7 +125,7 @@ class GatewayHandler(ASGIHandler):
             return
         except Exception as exc:
             # Django, which handles errors, has not received the request yet.
-            refusal = error_shape.reshape(request.path, admission.refuse(request, exc))
+            refusal = error_shape.reshape(request, admission.refuse(request, exc))
             await self._refuse(refusal, UnreadBody(headers, receive, sender.send))
             return
         try:
@@ -134,11 +134,11 @@ class GatewayHandler(ASGIHandler):
             # The server is stopping.
             if not sender.has_started:
                 response = error_shape.reshape(
-                    request.path, errors.error_response(ServerStopping())
+                    request, errors.error_response(ServerStopping())
                 )
                 await self.send_response(response, sender.send)
             elif sender.is_open_chat:
-                last_frames = _stopping_frames(request.path)
+                last_frames = _stopping_frames(request)
                 await sender.send({"type": BODY_MESSAGE, "body": last_frames})
 
     async def admit(self, request: ASGIRequest) -> BodyLimit:
@@ -194,7 +194,7 @@ class GatewayHandler(ASGIHandler):
             request, await self.get_response_async(request)
         )
         response = await authentication.finish_response(request, response)
-        return error_shape.reshape(request.path, response)
+        return error_shape.reshape(request, response)
 
 
 class ResponseSender:
@@ -236,9 +236,9 @@ class ResponseSender:
             headers += [*self.cors_headers, *cors.exposed_headers(headers)]
 
 
-def _stopping_frames(path: str) -> bytes:
+def _stopping_frames(request: HttpRequest) -> bytes:
     """Return the frames that end an open stream when the server stops."""
-    if error_shape.applies_to(path):
+    if error_shape.applies_to(request):
         return error_shape.error_frame(ServerStopping())
     return sse.error_frame(ServerStopping()) + sse.DONE
 

@@ -1,5 +1,6 @@
 """The list of models; no model is called."""
 
+import anthropic
 import httpx2
 import openai
 import pytest
@@ -62,3 +63,38 @@ def test_list_hides_provider_and_model(server):
 def test_yaml_edit_is_listed_at_once(server, client, configure):
     configure(SLASHED)
     assert next(m.id for m in client.models.list()) == "team/writer"
+
+
+# In the shape of Anthropic's API.
+
+
+@pytest.fixture
+def anthropic_client(server):
+    with anthropic.Anthropic(base_url=server, api_key="unused", max_retries=0) as sdk:
+        yield sdk
+
+
+def test_anthropic_client_lists_models_by_page(anthropic_client):
+    models = anthropic_client.models
+    page = models.list(limit=3)
+    assert [model.id for model in page.data] == ["assistant", "claude", "forgetful"]
+    assert (page.first_id, page.last_id) == ("assistant", "forgetful")
+    assert page.has_more
+    assert [m.id for m in models.list(limit=1)][2:] == ["forgetful", "tuned"]
+    before = models.list(limit=1, before_id="forgetful")
+    assert ([m.id for m in before.data], before.has_more) == (["claude"], True)
+    first = page.data[0]
+    type(first).model_validate(first.model_dump(), strict=True)
+    assert (first.type, first.display_name) == ("model", "assistant")
+    assert first.created_at.tzinfo is not None
+
+
+def test_anthropic_client_retrieves_a_model(anthropic_client):
+    assert anthropic_client.models.retrieve("claude").id == "claude"
+    with pytest.raises(
+        anthropic.NotFoundError, match="did you mean 'claude'"
+    ) as caught:
+        anthropic_client.models.retrieve("claud")
+    assert caught.value.body["error"]["type"] == "not_found_error"
+    with pytest.raises(anthropic.BadRequestError, match="after_id names no model"):
+        anthropic_client.models.list(after_id="claud")
