@@ -107,21 +107,6 @@ def _raise_descriptor_limit(connections: int) -> int:
     return max(1, (soft - OTHER_DESCRIPTORS) // 2)
 
 
-def _pin_to_core(position: int) -> None:
-    """Pin this process's threads to one core, each web process to another one.
-
-    The event loop and the database executor share the interpreter anyway; on two cores
-    they contend for its lock, which costs a busy process as much CPU as the turns
-    themselves (docs/performance.md).
-    """
-    if not hasattr(os, "sched_setaffinity"):
-        return  # macOS does not support this.
-    cores = sorted(os.sched_getaffinity(0))
-    # Two servers on one machine start at different cores.
-    core = cores[(os.getppid() + position) % len(cores)]
-    os.sched_setaffinity(0, {core})
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int, required=True)
@@ -133,8 +118,6 @@ def main() -> None:
     # Loading the application does this too, but may fail earlier.
     django.setup()
     logs.capture_python_output()
-    if settings.COULISSE_PIN_CORES:
-        _pin_to_core(arguments.position)
     parent_watch.watch_pipe(arguments.parent_pipe, grace_seconds=FORCE_EXIT_SECONDS)
     file = arguments.heartbeats
     heartbeat = None if file is None else HeartbeatSender(file, arguments.position)

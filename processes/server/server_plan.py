@@ -1,6 +1,7 @@
 """Plans the processes of one server from its configuration."""
 
 import importlib.util
+import os
 import sys
 import uuid
 from collections.abc import Callable
@@ -101,6 +102,7 @@ class ServerPlan:
             name=name,
             program=replace(program, descriptors=(listening, parent_pipe, heartbeats)),
             health=heartbeat.health(heartbeats, position),
+            core=self._core(position),
         )
 
     def _local_model(self, port: int, parent_pipe: int) -> ChildSpec:
@@ -129,7 +131,27 @@ class ServerPlan:
             program=self._program(name, name, parent_pipe=parent_pipe),
             is_required=False,
             follows_web=True,
+            core=self._worker_core() if name == "worker" else None,
         )
+
+    def _core(self, position: int) -> int | None:
+        """Return a core for a process, each position another one; None for all.
+
+        Its threads share the interpreter anyway; on two cores they contend for its
+        lock, which costs a busy process as much CPU as the turns themselves
+        (docs/performance.md).
+        """
+        if not settings.COULISSE_PIN_CORES or not hasattr(os, "sched_getaffinity"):
+            return None  # macOS does not support this.
+        cores = sorted(os.sched_getaffinity(0))
+        # Two servers on one machine start at different cores.
+        return cores[(os.getpid() + position) % len(cores)]
+
+    def _worker_core(self) -> int | None:
+        """Return a core without a web process; None for all if there is none."""
+        webs = {self._core(position) for position in range(1, self.web_count + 1)}
+        core = self._core(self.web_count + 1)
+        return None if core in webs else core
 
     def _program(
         self, name: str, module: str, *words: object, parent_pipe: int

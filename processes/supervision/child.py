@@ -5,6 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, assert_never
 
@@ -57,6 +58,8 @@ class ChildSpec:
     health: Health | None = None
     stop_seconds: float = 0
     """Time to end after SIGTERM before it is killed."""
+    core: int | None = None
+    """The processor core that all its threads stay on; None if on any."""
     output: OutputLogger | None = None
     """Receives its output; None if it writes to ours."""
     log_fields: Mapping[str, str] = field(default_factory=dict)
@@ -135,6 +138,10 @@ class Child:
         except ProgramStartFailed as exc:
             return Exit(f"cannot start: {exc}")
         self._group = group
+        if self.spec.core is not None:
+            # Before it starts threads, which inherit it.
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(group.pid, {self.spec.core})
         self._set_state("running")
         try:
             if health is None or check is None:

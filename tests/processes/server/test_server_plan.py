@@ -65,6 +65,30 @@ def test_background_processes_know_the_local_model_url(
     assert worker["COULISSE_LOCAL_MODEL_URL"] == server.local_model_url
 
 
+def test_web_processes_and_the_worker_stay_on_different_cores(
+    plan, settings, monkeypatch
+) -> None:
+    settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
+    settings.COULISSE_OWNS_BROKER = False
+    settings.COULISSE_PIN_CORES = True
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 4}, raising=False)
+    text = "providers: {p: {kind: openai, api_key: k}}\nserver: {worker_threads: %d}"
+
+    def cores(web_count: int) -> list[int | None]:
+        children = plan(text % web_count).children(
+            listening=5, parent_pipe=6, heartbeats=7
+        )
+        return [child.core for child in children]
+
+    *busy, beat = cores(2)
+    assert (set(busy), beat) == ({0, 1, 4}, None)
+    # Without a core of its own, the worker uses whichever is idle.
+    *webs, worker, beat = cores(3)
+    assert (set(webs), worker, beat) == ({0, 1, 4}, None, None)
+    settings.COULISSE_PIN_CORES = False
+    assert set(cores(2)) == {None}
+
+
 def test_processes_of_a_start_share_an_id(plan, settings) -> None:
     settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
     settings.COULISSE_OWNS_BROKER = False

@@ -7,6 +7,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
+
 from core.child_processes.program import Program
 from processes.supervision import heartbeat
 from processes.supervision.child import (
@@ -50,6 +52,15 @@ async def test_waiting_child_records_its_exit() -> None:
     assert record.pid is None
     ended_at = record.due_at - BACKOFF_SECONDS
     assert before - 0.01 < ended_at < time.time() + 0.01
+    await child.stop()
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS pins no process")
+async def test_child_stays_on_its_core() -> None:
+    core = max(os.sched_getaffinity(0))
+    child = start("import time; time.sleep(60)", core=core)
+    await until_state(child, "running")
+    assert os.sched_getaffinity(child.record.pid) == {core}
     await child.stop()
 
 
