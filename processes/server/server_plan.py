@@ -14,12 +14,11 @@ from config.config import SERVER
 from config.sections import Config
 from core.child_processes.program import Program
 from processes.errors import PackagesMissing
-from processes.server import background_processes, listening_socket
+from processes.server import background_processes, listening_socket, private_broker
 from processes.server.background_processes import BackgroundPlan
 from processes.sidecar_control import sidecar_activation
 from processes.supervision import heartbeat
 from processes.supervision.child import ChildSpec, base_environment
-from processes.supervision.state_directory import StateDir
 from providers.config import PROVIDERS
 from providers.registry import LOCAL_MODEL_URL
 from telemetry.log_output import formatters
@@ -79,7 +78,7 @@ class ServerPlan:
         if self.local_model_port is not None:
             specs.append(self._local_model(self.local_model_port, parent_pipe))
         if self.background.valkey is not None:
-            specs.append(self._broker(self.background.valkey, parent_pipe))
+            specs.append(private_broker.broker_spec(self.background.valkey))
         specs += [self._background(name, parent_pipe) for name in self.background.names]
         if self.are_sidecars_needed is not None:
             sidecars = self._background(sidecar_activation.NAME, parent_pipe)
@@ -110,17 +109,6 @@ class ServerPlan:
         return ChildSpec(
             name=name,
             program=self._program(name, "local_model", port, parent_pipe=parent_pipe),
-            outlives_web=True,
-        )
-
-    def _broker(self, valkey: Path, parent_pipe: int) -> ChildSpec:
-        socket = settings.COULISSE_BROKER_SOCKET
-        folder = StateDir(settings.COULISSE_STATE_DIR).broker
-        words = (valkey, socket, folder)
-        return ChildSpec(
-            name="broker",
-            program=self._program("broker", "broker", *words, parent_pipe=parent_pipe),
-            is_required=False,
             outlives_web=True,
         )
 

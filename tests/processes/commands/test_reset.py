@@ -41,8 +41,8 @@ def test_reset_deletes_database_and_queue(
     state: StateDir, database: list[Path]
 ) -> None:
     state.log.write_text("a line")
-    journal = state.broker / "appendonlydir"
-    journal.mkdir(parents=True)
+    state.broker.mkdir(parents=True)
+    (state.broker / "valkey.log").touch()
     state.socket.touch()
     (state.root / "files" / "folder").mkdir(parents=True)
     output = StringIO()
