@@ -1,4 +1,5 @@
-"""SDKs of OpenAI, LangChain, Pydantic AI: the model receives what the client sent."""
+"""SDKs of OpenAI and Anthropic, LangChain, Pydantic AI: the model receives what the
+client sent."""
 
 from tests.clients.conversations import BRIEF, NAMES, UMBRELLA, WHY, received
 from tests.clients.programs import needs_node, needs_packages
@@ -37,6 +38,28 @@ def test_openai_javascript_chats_and_streams(run, names):
     assert [received(body) for body in names.bodies] == [NAMES[:1], NAMES, age]
 
 
+# Anthropic.
+
+
+def test_anthropic_python_keeps_the_conversation_and_calls_tools(run, umbrella):
+    assert run("Anthropic for Python") == ["Yes.", "It rains."]
+    assert [received(body) for body in umbrella.bodies] == [
+        BRIEF + UMBRELLA[:1],
+        BRIEF + UMBRELLA,
+        BRIEF + WHY,
+    ]
+
+
+def test_anthropic_python_streams_counts_and_reads_errors(run, names):
+    assert run("Anthropic for Python", 2) == [
+        "True",
+        "Hello Ada.",
+        "assistant chat titles",
+        "not_found_error",
+    ]
+    assert [received(body) for body in names.bodies] == [NAMES[:1]]
+
+
 # Frameworks.
 
 
@@ -66,6 +89,11 @@ def test_pydantic_ai_keeps_the_conversation_and_calls_tools(run, umbrella):
 def test_openai_python_creates_embeddings(run, fake):
     assert run("OpenAI for Python", 5) == ["2 1536"]
     assert [request.body["input"] for request in fake.embeddings] == [["Tea", "Paris"]]
+
+
+def test_llamaindex_creates_embeddings(run, fake):
+    assert run("LlamaIndex", 2) == ["1536"]
+    assert [request.body["input"] for request in fake.embeddings] == [["Tea"]]
 
 
 def test_langchain_creates_embeddings(run, fake):

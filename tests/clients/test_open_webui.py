@@ -4,8 +4,20 @@ import httpx
 import pytest
 
 from tests.clients.conversations import NAMES, received
+from tests.gateway.calls import stored, threads
 
-TITLE = "### Task:\nGenerate a concise, 3-5 word title.\n<chat_history>…</chat_history>"
+TASK = (
+    "### Task:\n{task}\n### Chat History:\n<chat_history>\nUSER: My name is Ada.\n"
+    "ASSISTANT: Hello Ada.\n</chat_history>"
+)
+TITLE, TAGS, QUESTIONS = (
+    TASK.format(task=task)
+    for task in (
+        "Generate a concise, 3-5 word title with an emoji for the chat history.",
+        "Generate 1-3 broad tags categorizing the main themes of the chat history.",
+        "Suggest 3-5 relevant follow-up questions that the user might ask next.",
+    )
+)
 
 
 @pytest.fixture
@@ -33,6 +45,27 @@ def post(address, user):
         return response.json()["choices"][0]["message"]["content"]
 
     return post
+
+
+def test_requests_of_the_task_model_leave_no_trace(post, fake, user):
+    fake.reply("Hello Ada.")
+    post("chat", "one", *NAMES[:1])
+    for task in (TITLE, TAGS, QUESTIONS):
+        fake.reply('{"tags": ["names"]}')
+        assert post("titles", "one", ("user", task)) == '{"tags": ["names"]}'
+        assert received(fake.bodies[-1]) == [("user", task)]
+    roles = [role for role, *_ in stored(user, "one")]
+    assert (threads(user), roles) == (["one"], ["user", "assistant"])
+
+
+def test_tasks_without_a_task_model_do_not_disturb_the_chat(post, fake):
+    for reply in ("Hello Ada.", '{"title": "Names"}', "Ada."):
+        fake.reply(reply)
+    post("chat", "one", *NAMES[:1])
+    assert post("chat", "one", ("user", TITLE)) == '{"title": "Names"}'
+    assert received(fake.bodies[-1]) == [("user", TITLE)]
+    assert post("chat", "one", *NAMES) == "Ada."
+    assert received(fake.bodies[-1]) == NAMES
 
 
 def test_titles_and_other_chats_stay_outside_the_conversation(post, fake):
