@@ -74,6 +74,10 @@ api.exception_handler(TooManyFieldsSent)(errors.on_long_query)
 api.exception_handler(HttpError)(errors.on_http_error)
 api.exception_handler(Exception)(errors.on_internal_error)
 
+# First, because Django compares an address with one pattern after the other. A
+# completion counts as a turn does; the endpoints of stored ones count themselves.
+api.add_router("/chat/completions", chat_api.router)
+
 LIMITED_ROUTERS: dict[str, Router] = {"/memories": memories.router}
 """Endpoints that count as requests and need a budget that is not spent."""
 REQUEST_LIMITED_ROUTERS: dict[str, Router] = {
@@ -88,8 +92,6 @@ REQUEST_LIMITED_ROUTERS: dict[str, Router] = {
 }
 """Endpoints that count as requests and cost nothing."""
 UNLIMITED_ROUTERS: dict[str, Router] = {
-    # A completion counts as a turn does; the endpoints of stored ones count themselves.
-    "/chat/completions": chat_api.router,
     "/completions": completions.router,
     # They count as requests, once the API that computes the vectors is known.
     "/embeddings": embeddings.router,

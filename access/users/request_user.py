@@ -5,6 +5,7 @@ Source: DESIGN's first decision; a browser cannot send a body with GET.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, cast, get_origin
 
 from django.core.exceptions import TooManyFieldsSent
@@ -229,9 +230,15 @@ def header_values(request: HttpRequest, *headers: str | None) -> list[GivenName]
     """Return the values of headers, by the headers' names; each may be repeated."""
     values: list[GivenName] = []
     for header in headers:
-        if header and f"HTTP_{header.upper().replace('-', '_')}" in request.META:
+        if header and _meta_key(header) in request.META:
             values += _repeated_values(request, header)
     return values
+
+
+@cache
+def _meta_key(header: str) -> str:
+    """Return the key of a header in `request.META`."""
+    return f"HTTP_{header.upper().replace('-', '_')}"
 
 
 def _repeated_values(request: HttpRequest, header: str) -> Iterable[GivenName]:

@@ -83,12 +83,13 @@ def is_file(part: Part) -> bool:
 
 
 def has_files(messages: Iterable[Message]) -> bool:
-    return any(
-        part.get("type") == "file"
-        for message in messages
-        if message.content is not None and not isinstance(message.content, str)
-        for part in message.content
-    )
+    for message in messages:
+        # Nearly every content is a text.
+        if message.content is None or isinstance(message.content, str):
+            continue
+        if any(part.get("type") == "file" for part in message.content):
+            return True
+    return False
 
 
 def _first_new(messages: Sequence[Message]) -> int:

@@ -8,6 +8,7 @@ each), and a turn's whole context 460 µs.
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connection, models
@@ -35,11 +36,18 @@ def fetch_of_passages(
 
 
 def to_sql_id(value: uuid.UUID) -> Any:
-    return value if connection.features.has_native_uuid_field else value.hex
+    return value if _has_native_types() else value.hex
 
 
 def to_sql_time(at: datetime) -> Any:
-    return connection.ops.adapt_datetimefield_value(at)
+    """Return an instant, given in UTC."""
+    return at if _has_native_types() else str(at.replace(tzinfo=None))
+
+
+@cache
+def _has_native_types() -> bool:
+    """Whether the database has types of ids and instants; SQLite stores texts."""
+    return connection.features.has_native_uuid_field
 
 
 def read_id(value: Any) -> uuid.UUID:

@@ -6,7 +6,7 @@ follow there, because the client edited one or asked for another reply, the new 
 begin a branch, which becomes the current one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -44,6 +44,8 @@ class SentConversation:
     reply: Message | None = None
     reply_rows: int = 0
     """How many of the turn's messages store the reply."""
+    to_entry: Callable[[Message], NewMessage] = NewMessage
+    """Makes an entry of an earlier message, if it is not stored yet."""
 
     @property
     def new_rows(self) -> int:
@@ -155,16 +157,18 @@ def with_digests(
     `entries` are messages from the end of the conversation, then those of the reply.
     """
     count = len(entries) - sent.reply_rows
-    messages = [*sent.messages]
+    messages = sent.messages
     digest = user_id.bytes if place.digest is None else place.digest
     digested: list[NewMessage] = []
-    skipped = len(messages) - count
+    earlier = len(messages) - count
     for number, message in enumerate(messages[place.known :], start=place.known):
         digest = digests.extend(digest, message)
-        if number >= skipped:
-            entry = entries[number - skipped]
-            entry.digest = digest
-            digested.append(entry)
+        if number < earlier and not sent.is_whole:
+            continue
+        is_new = number >= earlier
+        entry = entries[number - earlier] if is_new else sent.to_entry(message)
+        entry.digest = digest
+        digested.append(entry)
     # The client sees one message, however many tools were called for it. The digest is
     # that of the last one, so that what follows is stored after all of them.
     reply = entries[count:]
@@ -172,8 +176,9 @@ def with_digests(
         question = digests.last_question(messages)
         digested += reply
         last = digested[-1]
-        last.digest = digests.extend(digest, sent.reply)
-        last.exchange_digest = digests.exchange(user_id, question, sent.reply)
+        last.digest, last.exchange_digest = digests.of_reply(
+            user_id, question, digest, sent.reply
+        )
     return digested
 
 

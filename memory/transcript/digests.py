@@ -26,7 +26,7 @@ def chain(user_id: UserId, messages: Iterable[Message]) -> Iterator[bytes]:
 
 def extend(before: bytes, message: Message) -> bytes:
     """Return the digest of a message that follows one with a given digest."""
-    return blake2b(before + _canonical(message), digest_size=SIZE_BYTES).digest()
+    return _hash(before + _canonical(message))
 
 
 def exchange(user_id: UserId, question: str, reply: Message) -> bytes:
@@ -34,8 +34,24 @@ def exchange(user_id: UserId, question: str, reply: Message) -> bytes:
 
     It finds a conversation whose beginning the client has dropped or compacted.
     """
-    text = question.strip().encode("utf-8", "replace")
-    return extend(user_id.bytes + text, reply)
+    return extend(_of_question(user_id, question), reply)
+
+
+def of_reply(
+    user_id: UserId, question: str, before: bytes, reply: Message
+) -> tuple[bytes, bytes]:
+    """Return the digest of a reply that follows one with a given digest, and that of
+    its exchange."""
+    canonical = _canonical(reply)
+    return _hash(before + canonical), _hash(_of_question(user_id, question) + canonical)
+
+
+def _of_question(user_id: UserId, question: str) -> bytes:
+    return user_id.bytes + question.strip().encode("utf-8", "replace")
+
+
+def _hash(data: bytes) -> bytes:
+    return blake2b(data, digest_size=SIZE_BYTES).digest()
 
 
 def exchanges(user_id: UserId, messages: Sequence[Message]) -> list[bytes]:
@@ -64,7 +80,8 @@ def _canonical(message: Message) -> bytes:
     parts: list[Any] = [message.role, message.text.strip()]
     if content is not None and not isinstance(content, str):
         parts += [_identity(part) for part in content if part.get("type") != "text"]
-    parts += [(call.name, _parsed(call.arguments)) for call in message.tool_calls]
+    if message.tool_calls:
+        parts += [(call.name, _parsed(call.arguments)) for call in message.tool_calls]
     try:
         return orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:  # a lone surrogate, or an integer beyond 64 bits

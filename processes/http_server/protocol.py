@@ -160,7 +160,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head_bytes = 0
         self._body_at = self._received
-        self._has_length = any(name == b"content-length" for name, _ in self.headers)
+        self._has_length = b"content-length" in dict(self.headers)
         refusal = self._refusal_of_head()
         if refusal is not None:
             self._refusal = refusal

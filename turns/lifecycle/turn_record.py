@@ -58,62 +58,56 @@ def _header_fields(turn: Turn) -> dict[str, Any]:
 def transcript_entries(ended: EndedTurn) -> list[NewMessage]:
     """Return what the turn adds to the transcript: the new messages and the reply."""
     turn, reply, outcome = ended.turn, ended.reply, ended.outcome
-    importance = turn.memory.importance
+    entries = [_entry(turn, message) for message in turn.new]
+    if not reply.has_output:
+        return entries
     own_calls = frozenset(
         call.id
         for call in turn.record
         if isinstance(call, trace.TracedToolCall) and call.kind != "client"
     )
-
-    def entry(
-        message: Message, tokens: int | None = None, finish_reason: str = ""
-    ) -> NewMessage:
-        return NewMessage(
-            message,
-            tokens,
-            agent=turn.agent.name if message.role == "assistant" else "",
-            finish_reason=finish_reason,
-            importance=getattr(importance, message.role),
-            own_calls=own_calls if reply.exchange else frozenset(),
-            request_fields=turn.request.stored_fields if finish_reason else {},
-        )
-
-    sent = turn.new
-    if turn.reading != "server":
-        sent = prompt.conversation(turn.request.messages)
-    entries = [entry(message) for message in sent]
-    if reply.has_output:
-        messages = reply.exchange or (reply.message(),)
-        *_, last = (message for message in messages if message.role == "assistant")
-        finish_reason = (reply.finish_reason or "") if outcome == "ok" else outcome
-        entries += [
-            entry(
-                message,
-                _reply_tokens(turn, reply, last),
-                finish_reason=finish_reason,
+    messages = reply.exchange or (reply.message(),)
+    *_, last = (message for message in messages if message.role == "assistant")
+    for message in messages:
+        entry = _entry(turn, message)
+        if reply.exchange:
+            entry.own_calls = own_calls
+        if message is last:
+            entry.counted_tokens = _reply_tokens(turn, reply, last)
+            entry.finish_reason = (
+                (reply.finish_reason or "") if outcome == "ok" else outcome
             )
-            if message is last
-            else entry(message)
-            for message in messages
-        ]
+            entry.request_fields = turn.request.stored_fields
+        entries.append(entry)
     return entries
+
+
+def _entry(turn: Turn, message: Message) -> NewMessage:
+    return NewMessage(
+        message,
+        agent=turn.agent.name if message.role == "assistant" else "",
+        importance=getattr(turn.memory.importance, message.role),
+    )
 
 
 def sent_conversation(
     ended: EndedTurn, entries: Sequence[NewMessage]
 ) -> SentConversation:
     """Return what the client sent and received, to find it among what is stored."""
-    turn, reply = ended.turn, ended.reply
-    messages = prompt.conversation(turn.request.messages)
-    is_whole = turn.reading == "client"
-    stored = len(messages) if is_whole else len(turn.new)
+    turn, exchange = ended.turn, ended.reply.exchange
+    reply_rows = len(entries) - len(turn.new)
+    reply = None
+    if reply_rows:
+        # The client sees one message, whatever was called before it.
+        reply = ended.reply.message() if exchange else entries[-1].message
     return SentConversation(
-        messages,
-        is_whole,
+        prompt.conversation(turn.request.messages),
+        is_whole=turn.reading == "client",
         new_count=len(turn.new),
+        to_entry=partial(_entry, turn),
         follows=turn.request.options.continues,
-        reply=reply.message() if reply.has_output else None,
-        reply_rows=len(entries) - stored,
+        reply=reply,
+        reply_rows=reply_rows,
     )
 
 

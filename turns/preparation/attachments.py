@@ -21,7 +21,7 @@ async def describe_files(
 
     Raises `FileUnknown`, and `FileUnsupported` if the agent's models cannot read one.
     """
-    if not any(references.file_ids(request.messages)):
+    if not references.has_files(request.messages):
         return request
     messages = await references.describe_files(
         request.user_id, request.messages, _reader(config, agent)

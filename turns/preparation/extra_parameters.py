@@ -34,6 +34,9 @@ class ExtraParameters:
     """`DROPPED_HEADER`, if any is dropped."""
 
 
+NO_PARAMETERS = ExtraParameters()
+
+
 def select(
     agent: AgentConfig,
     model: Model,

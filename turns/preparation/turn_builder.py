@@ -26,7 +26,7 @@ from turns.budget import async_reservations, request_limits, reservations
 from turns.budget.reservations import TurnUsageRequest
 from turns.budget.usage_grant import UsageGrant
 from turns.preparation import attachments, extra_parameters, history, routing
-from turns.preparation.extra_parameters import ExtraParameters
+from turns.preparation.extra_parameters import NO_PARAMETERS, ExtraParameters
 from turns.preparation.history import Reading
 from turns.preparation.prompt_draft import PromptDraft
 from turns.tools import toolbox
@@ -119,6 +119,8 @@ def _check_caller(config: Config, request: TurnRequest) -> None:
 def _extra_parameters(
     config: Config, request: TurnRequest, agent: AgentConfig
 ) -> ExtraParameters:
+    if not request.parameters and not request.extra_parameters:
+        return NO_PARAMETERS
     model = fallback_chain.primary_model(agent, config.get(PROVIDERS)[agent.provider])
     return extra_parameters.select(
         agent, model, request.parameters, request.extra_parameters
