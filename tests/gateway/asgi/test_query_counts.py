@@ -90,7 +90,7 @@ def test_limited_turn_adds_one_transaction(running, configure, user, trips, stre
 
 PAGE = ("page_facts", ["SELECT"])
 RESERVED = ("reserve_usage", ["INSERT INTO access_usagecounter"])
-SETTLED = ("settle", ["INSERT INTO access_usagecounter"])
+SETTLED = ("settle_usage", ["INSERT INTO access_usagecounter"])
 
 
 def list_memories(url, user="", headers=None):
