@@ -10,10 +10,11 @@ from database import database_executor
 from gateway.openai.conversations import thread_items
 from gateway.openai.conversations.schemas import (
     ConversationChange,
+    IncludeQuery,
+    ListQuery,
     NewConversation,
     NewItems,
 )
-from gateway.openai.responses.api import ItemsQuery
 from memory.transcript import conversations, message_deletion
 
 router = Router(tags=["Conversations"])
@@ -85,7 +86,7 @@ async def delete_conversation(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def list_items(
-    request: HttpRequest, conversation_id: str, query: Query[ItemsQuery]
+    request: HttpRequest, conversation_id: str, query: Query[ListQuery]
 ) -> HttpResponse:
     user_id = identify_user(request, query)
     await thread_items.find(user_id, conversation_id)
@@ -100,7 +101,7 @@ async def list_items(
 async def create_items(
     request: HttpRequest,
     conversation_id: str,
-    query: Query[CallerQuery],
+    query: Query[IncludeQuery],
     body: Body[NewItems],
 ) -> HttpResponse:
     user_id = identify_user(request, query, body)
@@ -118,7 +119,7 @@ async def show_item(
     request: HttpRequest,
     conversation_id: str,
     item_id: str,
-    query: Query[CallerQuery],
+    query: Query[IncludeQuery],
 ) -> HttpResponse:
     user_id = identify_user(request, query)
     await thread_items.find(user_id, conversation_id)

@@ -110,6 +110,16 @@ def test_items_are_added_and_deleted(own, user):
         own.conversations.items.retrieve(added.data[0].id, conversation_id=created.id)
 
 
+def test_include_of_items_is_accepted(own):
+    made = own.conversations.create()
+    optional = {"include": ["reasoning.encrypted_content", "web_search_call.results"]}
+    hello = {"type": "message", "role": "user", "content": "Hello"}
+    items = own.conversations.items
+    [item] = items.create(made.id, items=[hello], **optional).data
+    assert items.retrieve(item.id, conversation_id=made.id, **optional).id == item.id
+    assert [each.id for each in items.list(made.id, **optional)] == [item.id]
+
+
 def test_threads_are_conversations(own, fake, user):
     own.chat.completions.create(
         model="assistant",
