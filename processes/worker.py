@@ -13,24 +13,17 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import django
 from celery import Celery, signals
 from celery.apps import worker as celery_worker
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from config import live
-from core.errors import CoulisseError
-from processes import namespace_wait
-from processes.supervision import parent_watch
-from telemetry.log_output import logs
+from processes import background_process
 
 DRAIN_SECONDS = 8
 """Time for running jobs to finish after SIGTERM."""
 FORCE_EXIT_SECONDS = 9.5
-NICENESS = 5
-"""Replies have priority: a worker gets a third of the CPU of a busy web process."""
 
 logger = logging.getLogger(__name__)
 
@@ -59,22 +52,17 @@ def run(*, concurrency: int = 0, **options: Any) -> int:
     # warns of a future default of a setting that we set.
     for category in (SecurityWarning, CPendingDeprecationWarning):
         warnings.simplefilter("ignore", category)
-    live.load_at_start()
-    namespace_wait.await_namespace("jobs")
-    watcher = live.ConfigWatcher()
-    watcher.start()
-    os.nice(NICENESS)
     signals.worker_shutting_down.connect(limit_drain)
-    worker = Worker(
-        app=app,
-        quiet=True,
-        # Workers need not know each other: the database coordinates them.
-        without_gossip=True,
-        without_mingle=True,
-        **options,
-    )
-    worker.start()
-    watcher.stop()
+    with background_process.prepared("jobs"):
+        worker = Worker(
+            app=app,
+            quiet=True,
+            # Workers need not know each other: the database coordinates them.
+            without_gossip=True,
+            without_mingle=True,
+            **options,
+        )
+        worker.start()
     return int(worker.exitcode or 0)
 
 
@@ -93,13 +81,10 @@ def _force_exit() -> None:
 
 
 def main() -> None:
-    parent_watch.watch_command_line_pipe(grace_seconds=FORCE_EXIT_SECONDS)
-    logs.capture_python_output()
-    django.setup()
     try:
-        sys.exit(run())
-    except CoulisseError as exc:
-        raise SystemExit(str(exc)) from exc
+        background_process.run_as_child(
+            lambda: sys.exit(run()), grace_seconds=FORCE_EXIT_SECONDS
+        )
     finally:
         gc.freeze()  # As in `manage.py`: a last collection would take half a second.
 

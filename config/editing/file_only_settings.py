@@ -4,17 +4,12 @@ A section declares its file-only values (`Section.file_only`). The studio refuse
 edit that changes one, unless a switch in another section permits it.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from django.conf import settings
 from django.utils.module_loading import import_string
 
 from config import sections
 from config.errors import FileOnlySetting
 from config.sections import Config
-
-NO_SETTINGS: Mapping[str, Any] = {}
 
 
 def check_unchanged(before: Config, after: Config) -> None:
