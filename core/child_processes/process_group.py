@@ -11,7 +11,6 @@ from typing import Any, Literal
 import psutil  # type: ignore[import-untyped]
 
 from core.child_processes import process_identity
-from core.child_processes.output_lines import LineSplitter
 from core.child_processes.process_guard import ProcessGuard
 from core.child_processes.program import (
     Program,
@@ -148,6 +147,28 @@ class ProcessGroup(SubprocessStreamProtocol):
         elif not self.ended.done():
             with suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
+
+
+class LineSplitter:
+    """Calls `on_line` with each line; the rest of an overlong one is dropped."""
+
+    def __init__(self, on_line: Callable[[bytes], None], max_bytes: int) -> None:
+        self._on_line = on_line
+        self._max_bytes = max_bytes
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> None:
+        *lines, rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            self._on_line(line[: self._max_bytes])
+        # Cut, not split into several lines, which might split a secret.
+        self._rest = rest[: self._max_bytes]
+
+    def finish(self) -> None:
+        """Report an incomplete last line."""
+        if self._rest:
+            self._on_line(self._rest)
+        self._rest = b""
 
 
 async def _read_lines(stream: asyncio.StreamReader, receive: OnLine) -> None:

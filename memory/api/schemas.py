@@ -24,7 +24,6 @@ from api_base.field_types import (
 )
 from core import token_estimates
 from core.errors import Invalid
-from core.text.timestamps import format_time
 from memory.facts import public_ids
 from memory.facts.types import (
     MAX_CONTENT_LENGTH,
@@ -35,6 +34,7 @@ from memory.facts.types import (
     Status,
 )
 from memory.recall.types import Fusion
+from telemetry.presentation.turn_serializers import format_time
 
 MAX_QUERY_LENGTH = 4000
 """Characters."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.child_processes.output_lines import LineSplitter
+from core.child_processes.process_group import LineSplitter
 
 
 def split(*pieces: bytes, max_bytes: int = 100) -> list[bytes]:
