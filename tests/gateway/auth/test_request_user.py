@@ -259,7 +259,8 @@ def front_end(configure, http, user):
 
 
 def test_users_of_one_token_have_separate_memories(front_end, fake, user):
-    for name in ("ada", "bob"):
+    names = (f"{user}-a", f"{user}-b")
+    for name in names:
         fake.reply("hello")
         assert chat(front_end, headers={HEADER: name}).status_code == 200
         named = {"headers": {HEADER: name}}
@@ -267,11 +268,12 @@ def test_users_of_one_token_have_separate_memories(front_end, fake, user):
         assert front_end.post("/v1/memories", json=fact, **named).status_code < 300
     first, second = (each["messages"] for each in fake.bodies)
     assert first == second
-    for name in ("ada", "bob"):
+    for name in names:
         assert len(stored(f"{user}/{name}")) == 2
         listed = front_end.get("/v1/memories", params={"safety_identifier": name})
         assert [m["content"] for m in listed.json()["data"]] == [f"{name} likes tea"]
-    assert stored("ada") == stored(user) == []
+        assert stored(name) == []
+    assert stored(user) == []
 
 
 def test_token_with_separate_users_requires_a_name(front_end, fake, user):
