@@ -3,7 +3,11 @@
 import httpx
 import pytest
 
+from access.tokens import api_tokens
+from tests.access.actors import ADA
+from tests.clients.conftest import KEY, SCRIPTED
 from tests.clients.conversations import NAMES, received
+from tests.clients.programs import programs
 from tests.gateway.calls import stored, threads
 
 TASK = (
@@ -24,11 +28,18 @@ TITLE, TAGS, QUESTIONS = (
 def post(address, user):
     """Return a function that sends a chat as Open WebUI does, and returns the reply."""
 
-    def post(model: str, chat: str, *messages: tuple[str, str], **fields) -> str:
+    def post(
+        model: str,
+        chat: str,
+        *messages: tuple[str, str],
+        account: str = user,
+        key: str = "unused",
+        **fields,
+    ) -> str:
         headers = {
-            "Authorization": "Bearer unused",
+            "Authorization": f"Bearer {key}",
             "X-OpenWebUI-User-Name": "Ada",
-            "X-OpenWebUI-User-Id": user,
+            "X-OpenWebUI-User-Id": account,
             "X-OpenWebUI-User-Email": "ada@example.com",
             "X-OpenWebUI-User-Role": "user",
             "X-OpenWebUI-Chat-Id": chat,
@@ -66,6 +77,18 @@ def test_tasks_without_a_task_model_do_not_disturb_the_chat(post, fake):
     assert received(fake.bodies[-1]) == [("user", TITLE)]
     assert post("chat", "one", *NAMES) == "Ada."
     assert received(fake.bodies[-1]) == NAMES
+
+
+def test_accounts_behind_one_token_have_separate_chats(post, configure, fake, user):
+    text = next(p.text for p in programs() if p.language == "yaml")
+    configure(text.replace(KEY, SCRIPTED) + "\nauth: {proxy: {tokens: {}}}\n")
+    terms = {"client_users": "separate", "by": ADA}
+    _, key = api_tokens.create_token("webui", user, **terms)
+    for account in ("ada", "bob"):
+        fake.reply("Hello.")
+        post("assistant", "one", ("user", f"I am {account}."), account=account, key=key)
+        assert received(fake.bodies[-1]) == [("user", f"I am {account}.")]
+        assert threads(f"{user}/{account}") == ["one"]
 
 
 def test_titles_and_other_chats_stay_outside_the_conversation(post, fake):

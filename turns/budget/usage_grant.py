@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from django.db import transaction
 
-from access.errors import CredentialRefused
+from access.errors import CredentialRefused, IdentityRefused
 from access.limits import limit_states, usage_limits
 from access.limits.usage_counters import Charge, CounterKey, Reservation
 from access.limits.usage_limits import ActiveLimit
@@ -105,6 +105,9 @@ def reload_caller(caller: Caller, user_id: UserId) -> Caller:
     if row is None or token is None:
         raise CredentialRefused
     TOKEN_CACHE.put(row.digest, token)
-    caller = from_token(token)
-    identity.check_user(caller, user_id)
-    return caller
+    fresh = from_token(token)
+    # The id of a separate user does not show which principal it belongs to.
+    if fresh.client_users == "separate" and fresh.principal != caller.principal:
+        raise IdentityRefused
+    identity.check_user(fresh, user_id)
+    return fresh

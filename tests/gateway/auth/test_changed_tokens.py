@@ -12,7 +12,7 @@ from memory.models import Thread
 from tests.access.actors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.auth.authentication.credentials import refusal
-from tests.gateway.calls import PATH, bearer
+from tests.gateway.calls import PATH, bearer, stored
 
 pytestmark = pytest.mark.database
 
@@ -41,9 +41,10 @@ def change(configure, fake, http):
     """Return a function that changes a token that this process has cached."""
     configure(TOKENS)
 
-    def change(secret: str, **changes) -> None:
+    def change(secret: str, headers=None, **changes) -> None:
         fake.reply("hello")
-        assert http.post(PATH, json=ASKED, headers=bearer(secret)).status_code == 200
+        answer = http.post(PATH, json=ASKED, headers=headers or bearer(secret))
+        assert answer.status_code == 200
         row = ApiToken.objects.filter(digest=token_secrets.digest(secret))
         assert row.update(version=F("version") + 1, **changes)
 
@@ -59,6 +60,21 @@ def test_changed_token_is_looked_up_once(change, fake, http, create_token):
         cached = TOKEN_CACHE.get(token_secrets.digest(secret))
         assert cached is not None
         assert (cached.label, cached.version) == ("renamed", 2)
+
+
+def test_reassigned_prefix_reads_nothing_of_former_users(
+    change, fake, http, create_token, user
+):
+    secret = create_token(client_users="separate")
+    ada = {**bearer(secret), "X-Coulisse-User": "ada"}
+    change(secret, headers=ada, principal=f"{user}-2")
+    fake.reset()
+    answer = http.post(PATH, json=ASKED, headers=ada)
+    assert refusal(answer) == (403, "identity_mismatch")
+    assert fake.requests == []
+    fake.reply("hello")
+    assert http.post(PATH, json=ASKED, headers=ada).status_code == 200
+    assert len(stored(f"{user}/ada")) == len(stored(f"{user}-2/ada")) == 2
 
 
 def test_removed_token_agent_is_refused_at_once(change, http, create_token):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from access.limits import time_windows
-from access.models import UsageCounter
+from access.models import AuditEntry, UsageCounter
 from access.tokens import api_tokens
 from tests.access.actors import ADA
 from tests.gateway.calls import error
@@ -83,6 +83,19 @@ def test_form_accepts_agent_list_and_blank_date(browser, script, user):
     assert created["expires_at"].startswith("2199-12-31")
     browser.submit(TOKENS, {**form, "label": "ever", "expires": " Never "})
     assert list_tokens(script, user)["ever"]["expires_at"] is None
+
+
+def test_form_creates_a_token_with_separate_users(browser, script, user):
+    form = {"label": "webui", "principal": user, "client_users": "separate"}
+    page = browser.submit(TOKENS, form)
+    assert page.status_code == 200
+    created = list_tokens(script, user)["webui"]
+    assert created["client_users"] == "separate"
+    entry = AuditEntry.objects.filter(action="token.create").latest("at")
+    assert (entry.details["principal"], entry.details["client_users"]) == (
+        user,
+        "separate",
+    )
 
 
 @pytest.mark.parametrize(
