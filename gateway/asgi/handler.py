@@ -23,6 +23,7 @@ from django.http.response import HttpResponseBase
 from config import live
 from config.config import SERVER, ServerConfig, allowed_hosts
 from config.errors import ConfigInvalid
+from core.errors import CoulisseError
 from core.network import cors, hosts
 from core.runtime import request_ids
 from core.text.sanitization import escape_and_truncate
@@ -30,10 +31,10 @@ from gateway import errors
 from gateway.anthropic import error_shape
 from gateway.asgi import admission
 from gateway.asgi.admission import NO_BODY, BodyLimit
+from gateway.asgi.event_stream import EventStream
 from gateway.asgi.slow_clients import SlowClientGuard
 from gateway.auth import authentication
 from gateway.errors import HOSTS_REMEDY, BodyTooLarge, HostRefused, ServerStopping
-from gateway.openai import sse
 from gateway.request_validation import text_encoding
 
 Scope = dict[str, Any]
@@ -65,8 +66,6 @@ class GatewayHandler(ASGIHandler):
     """Serves HTTP requests of clients."""
 
     request_class = text_encoding.Utf8Request
-    chat_prefix = "/v1/"
-    """Event streams below this path consist of OpenAI's frames."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,10 +91,9 @@ class GatewayHandler(ASGIHandler):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         request_id = request_ids.assign_request_id(headers.get(REQUEST_ID_HEADER))
-        is_chat = scope["path"].startswith(self.chat_prefix)
         origin = headers.get(b"origin")
         cors_headers = [] if origin is None else find_cors_headers(scope, origin)
-        sender = ResponseSender(send, request_id, cors_headers, is_chat=is_chat)
+        sender = ResponseSender(send, request_id, cors_headers)
         with admission.body_buffer(scope) as body:
             await self._serve(scope, headers, body, receive, sender)
 
@@ -129,7 +127,7 @@ class GatewayHandler(ASGIHandler):
             await self._refuse(refusal, UnreadBody(headers, receive, sender.send))
             return
         try:
-            await self._respond_while_connected(request, receive, sender.send)
+            await self._respond_while_connected(request, receive, sender)
         except asyncio.CancelledError:
             # The server is stopping.
             if not sender.has_started:
@@ -137,9 +135,8 @@ class GatewayHandler(ASGIHandler):
                     request, errors.error_response(ServerStopping())
                 )
                 await self.send_response(response, sender.send)
-            elif sender.is_open_chat:
-                last_frames = _stopping_frames(request)
-                await sender.send({"type": BODY_MESSAGE, "body": last_frames})
+            else:
+                await sender.end_stream(ServerStopping())
 
     async def admit(self, request: ASGIRequest) -> BodyLimit:
         """Return the body size limit; raises an error for a refused request."""
@@ -149,13 +146,13 @@ class GatewayHandler(ASGIHandler):
         await self.send_response(unread.with_close(response), unread.send)
 
     async def _respond_while_connected(
-        self, request: ASGIRequest, receive: Receive, send: Send
+        self, request: ASGIRequest, receive: Receive, sender: "ResponseSender"
     ) -> None:
         """Respond to the request; cancel if the client leaves or the server stops.
 
         In both cases, wait until the turn has stored its messages.
         """
-        response = asyncio.create_task(self._respond(request, send))
+        response = asyncio.create_task(self._respond(request, sender))
         self._responses.add(response)
         response.add_done_callback(self._responses.discard)
         disconnect = asyncio.ensure_future(receive())
@@ -175,9 +172,11 @@ class GatewayHandler(ASGIHandler):
         elif error is not None:
             raise error
 
-    async def _respond(self, request: ASGIRequest, send: Send) -> None:
+    async def _respond(self, request: ASGIRequest, sender: "ResponseSender") -> None:
         response = await self.run_get_response(request)
-        guard = SlowClientGuard(send, asyncio.current_task())
+        if isinstance(response, EventStream):
+            sender.stream = response
+        guard = SlowClientGuard(sender.send, asyncio.current_task())
         try:
             await self.send_response(response, guard.send)
         finally:
@@ -200,23 +199,15 @@ class GatewayHandler(ASGIHandler):
 class ResponseSender:
     """Sends a response, with the headers that every response has."""
 
-    def __init__(
-        self, send: Send, request_id: str, cors_headers: cors.Headers, *, is_chat: bool
-    ) -> None:
+    def __init__(self, send: Send, request_id: str, cors_headers: cors.Headers) -> None:
         self._send = send
         self.cors_headers = cors_headers
         """For the page that sent the request; empty for other clients."""
         self._request_id = request_id.encode()
-        self._is_chat = is_chat
-        self._content_type = b""
+        self.stream: EventStream | None = None
+        """The response, if it is a stream of events."""
         self.has_started = False
         self._has_ended = False
-
-    @property
-    def is_open_chat(self) -> bool:
-        """Whether it is a stream of OpenAI's frames that has not ended."""
-        is_stream = self._content_type == b"text/event-stream"
-        return self._is_chat and is_stream and not self._has_ended
 
     async def send(self, message: Mapping[str, Any]) -> None:
         if not self.has_started:
@@ -227,20 +218,18 @@ class ResponseSender:
         )
         await self._send(message)
 
+    async def end_stream(self, error: CoulisseError) -> None:
+        """End an open stream with the frames of an error, if it has any."""
+        last_frames = None if self.stream is None else self.stream.last_frames
+        if last_frames is not None and not self._has_ended:
+            await self.send({"type": BODY_MESSAGE, "body": last_frames(error)})
+
     def _add_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
         values = {name.lower(): value for name, value in headers}
-        self._content_type = values.get(b"content-type", b"")
         headers += [header for header in COMMON_HEADERS if header[0] not in values]
         headers.append((REQUEST_ID_HEADER, self._request_id))
         if self.cors_headers:
             headers += [*self.cors_headers, *cors.exposed_headers(headers)]
-
-
-def _stopping_frames(request: HttpRequest) -> bytes:
-    """Return the frames that end an open stream when the server stops."""
-    if error_shape.applies_to(request):
-        return error_shape.error_frame(ServerStopping())
-    return sse.error_frame(ServerStopping()) + sse.DONE
 
 
 def check_host(headers: Headers) -> None:

@@ -22,7 +22,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCRequest
 
 from core.text.sanitization import escape_and_truncate
-from gateway.openai.turn_response import EventStream
+from gateway.asgi.event_stream import EventStream
 
 HEARTBEAT_SECONDS = 15.0
 """How long a stream stays silent before a keepalive."""

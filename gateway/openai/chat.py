@@ -4,9 +4,9 @@ from functools import partial
 
 from django.http import HttpResponse
 
+from gateway.asgi.event_stream import EventStream
 from gateway.openai import serializers, turn_response
 from gateway.openai.sse import FrameEncoder
-from gateway.openai.turn_response import EventStream
 from turns.turn import TurnRequest
 
 

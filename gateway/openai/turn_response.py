@@ -1,17 +1,18 @@
 """A turn as an HTTP response, complete or as a stream, in the format of an endpoint."""
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
 
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 
 from api_base.json_responses import json_response
 from core.errors import CoulisseError
 from core.events import Event, ServedBy, TurnStarted
 from core.reply import Reply
+from gateway.asgi.event_stream import EventStream
 from gateway.openai import serializers
 from turns import flow
 from turns.turn import TurnRequest
@@ -68,7 +69,7 @@ async def complete(
     return response
 
 
-async def stream(request: TurnRequest, encoder: Encoder) -> "EventStream":
+async def stream(request: TurnRequest, encoder: Encoder) -> EventStream:
     """Run a turn and stream its events.
 
     Waits for the first event, so that earlier errors have their own HTTP status.
@@ -76,7 +77,10 @@ async def stream(request: TurnRequest, encoder: Encoder) -> "EventStream":
     events = flow.run(request)
     started = await anext(events)
     first = await anext(events)
-    response = EventStream(_encode_frames(encoder, first, events))
+    response = EventStream(
+        _encode_frames(encoder, first, events),
+        last_frames=lambda error: encoder.failure_frame(error) + encoder.last_frame(),
+    )
     if isinstance(started, TurnStarted):
         headers = {**started.headers, **served_by_headers(started.served_by)}
         _set_headers(response, headers)
@@ -100,22 +104,3 @@ async def _encode_frames(
             yield encoder.failure_frame(None)
         if last := encoder.last_frame():
             yield last
-
-
-class EventStream(StreamingHttpResponse):
-    """A stream of frames that is closed as soon as the client leaves.
-
-    Django wraps a streaming response's iterator in generators without closing them, so
-    the turn would notice a disconnect only when they are collected.
-    """
-
-    def __init__(self, frames: AsyncGenerator[bytes]) -> None:
-        super().__init__(content_type="text/event-stream")
-        self.headers["Cache-Control"] = "no-cache, no-store"
-        # Reverse proxies (nginx) would delay tokens.
-        self.headers["X-Accel-Buffering"] = "no"
-        self._frames = frames
-        self.is_async = True
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._frames

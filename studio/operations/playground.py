@@ -19,8 +19,8 @@ from core.errors import CoulisseError
 from core.ids import new_turn_id
 from core.messages import Message
 from core.runtime import request_ids
+from gateway.asgi.event_stream import EventStream
 from gateway.openai import chat, sse
-from gateway.openai.turn_response import EventStream
 from studio.base.views import StudioView
 from turns.preparation import options, routing
 from turns.turn import TurnRequest
@@ -87,7 +87,10 @@ class PlaygroundTurnView(StudioView):
     def post(self, request: Request) -> HttpResponseBase:
         """Run a turn; its events have the format of `/v1/chat/completions`."""
         turn = build_turn_request(self.parse_body(PlaygroundMessage))
-        response = EventStream(stream_frames(turn))
+        response = EventStream(
+            stream_frames(turn),
+            last_frames=lambda error: sse.error_frame(error) + sse.DONE,
+        )
         response.headers[TURN_HEADER] = str(turn.turn_id)
         return response
 

@@ -25,8 +25,6 @@ _thread_pool = ThreadPoolExecutor(4, "studio")
 
 
 class StudioHandler(GatewayHandler):
-    chat_prefix = "/admin/playground/"
-
     def load_middleware(self, is_async: bool = False) -> None:
         """Load the classes of `MIDDLEWARE`, to be called in a thread."""
         ASGIHandler.load_middleware(self, is_async=False)

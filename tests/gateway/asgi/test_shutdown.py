@@ -6,11 +6,12 @@ from contextlib import ExitStack
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import httpx2
 import pytest
 
 from providers.pricing import price_table
 from tests.conftest import serve
-from tests.gateway.calls import body, open_connection, post, stored
+from tests.gateway.calls import body, open_connection, post, stored, until
 
 pytestmark = pytest.mark.database
 
@@ -29,6 +30,47 @@ def test_cancelled_stream_stores_its_partial_reply(server, fake, user, agent):
     assert b'"finish_reason":"' not in caller.received
     assert stored(user) == [("user", "hi", ""), ("assistant", "first", "cancelled")]
     fake.wait(lambda: fake.requests[-1].aborted)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "ends"),
+    [
+        (
+            "/v1/responses",
+            {"input": "hi"},
+            ["event: error\n", "server_stopping", "event: response.failed\n"],
+        ),
+        (
+            "/v1/messages",
+            {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9},
+            ["event: error\n", '"type":"overloaded_error"'],
+        ),
+        ("/v1/completions", {"prompt": "hi"}, ["server_stopping", "data: [DONE]"]),
+    ],
+)
+def test_streams_end_in_the_format_of_their_endpoint(
+    server, fake, user, path, fields, ends
+):
+    fake.hang("mid_stream", "first", "second")
+    request = {"model": "assistant", "stream": True, **fields}
+    headers = {"X-Coulisse-User": user}
+    chunks = []
+
+    def ask(url: str) -> None:
+        with httpx2.stream(
+            "POST", url + path, json=request, headers=headers, timeout=60
+        ) as reply:
+            for chunk in reply.iter_text():
+                chunks.append(chunk)
+
+    with serve("coulisse_site.asgi:application", grace_seconds=0) as url:
+        asking = threading.Thread(target=ask, args=(url,))
+        asking.start()
+        until(lambda: "first" in "".join(chunks))
+    asking.join(60)
+    text = "".join(chunks)
+    positions = [text.index(end) for end in ends]
+    assert positions == sorted(positions)
 
 
 @pytest.mark.parametrize("stream", [True, False])
