@@ -13,16 +13,16 @@ from api_base.json_responses import json_response
 from config import live
 from gateway.anthropic import (
     client_identity,
+    input_messages,
     message_object,
     request_conversion,
-    token_count,
 )
 from gateway.anthropic.event_encoder import MessageEncoder
 from gateway.anthropic.schemas import CountRequest, MessageRequest
 from gateway.openai import turn_response
 from turns.budget import request_limits
 from turns.budget.request_usage import UsageRequest
-from turns.preparation import options, routing
+from turns.preparation import options, request_size, routing
 
 router = Router(tags=["Messages"])
 OPENAPI = {
@@ -43,7 +43,7 @@ async def create_message(
     )
     if turn.stream:
         encoder = MessageEncoder(
-            turn.turn_id, turn.agent, token_count.estimate_turn(turn)
+            turn.turn_id, turn.agent, request_size.estimate_turn(turn)
         )
         return await turn_response.stream(turn, encoder)
     serialize = partial(message_object.serialize_message, turn.turn_id, turn.agent)
@@ -71,7 +71,13 @@ async def count_tokens(request: HttpRequest, body: Body[CountRequest]) -> HttpRe
     routing.check_name(config, body.model, allowed=caller.agents)
     usage = UsageRequest(config, caller, user_id, needs_budget=False)
     async with request_limits.admit(usage) as admitted:
-        response = json_response({"input_tokens": token_count.estimate_body(body)})
+        count = request_size.estimate(
+            body.model,
+            input_messages.to_messages(body.system, body.messages),
+            request_conversion.read_tools(body),
+            request_conversion.native_format(body),
+        )
+        response = json_response({"input_tokens": count})
         for name, value in admitted.headers.items():
             response.headers[name] = value
         return response

@@ -27,8 +27,7 @@ from core.ids import new_turn_id
 from core.messages import Message
 from core.reply import Reply
 from core.runtime import request_ids
-from gateway.openai import serializers, sse, turn_response
-from gateway.openai.request_conversion import unsupported
+from gateway.openai import request_conversion, serializers, sse, turn_response
 from gateway.openai.serializers import ObjectHead
 from gateway.schemas import Items, Penalty, StreamOptions, StrictModel, TokenCount
 from turns.preparation import options
@@ -115,11 +114,7 @@ async def create_text_completion(
         messages=[Message("user", _read_prompt(body.prompt))],
         options=options.read_options(metadata),
         parameters=_parameters(body),
-        extra_parameters={
-            name: value
-            for name, value in (body.model_extra or {}).items()
-            if value is not None
-        },
+        extra_parameters=request_conversion.extra_parameters(body),
         stream=bool(body.stream),
         caller=caller_of(request),
         request_id=request_ids.current.get(),
@@ -149,7 +144,7 @@ def _parameters(body: CompletionRequest) -> dict[str, Any]:
 def _refuse_unsupported(body: CompletionRequest) -> None:
     for name, neutral in NEUTRAL_VALUES.items():
         if getattr(body, name) not in (None, neutral):
-            raise unsupported(name, REASONS[name])
+            raise request_conversion.unsupported(name, REASONS[name])
     if body.stream_options is not None and not body.stream:
         raise Invalid(
             "stream_options is only allowed when stream is true",

@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+from pydantic import BaseModel
+
 from access.users.caller import Caller
 from core.errors import Invalid
 from core.ids import UserId, new_turn_id
@@ -62,7 +64,7 @@ def to_turn_request(
         messages=[to_message(message) for message in body.messages],
         options=options.read_options(metadata),
         parameters=_passed_parameters(body),
-        extra_parameters=_extra_parameters(body),
+        extra_parameters=extra_parameters(body),
         tools=tools,
         format=reply_format.from_response_format(response_format),
         response_format=response_format,
@@ -122,7 +124,7 @@ def _passed_parameters(body: ChatRequest) -> dict[str, Any]:
     return parameters
 
 
-def _extra_parameters(body: ChatRequest) -> dict[str, Any]:
+def extra_parameters(body: BaseModel) -> dict[str, Any]:
     """Return the parameters that OpenAI's API does not have."""
     extras = body.model_extra or {}
     return {name: value for name, value in extras.items() if value is not None}

@@ -22,6 +22,7 @@ def to_payload(request: TurnRequest) -> str:
     fields = {
         "messages": [(e.message.role, e.text, e.extra) for e in entries],
         "parameters": dict(request.parameters),
+        "extra_parameters": dict(request.extra_parameters),
         "tools": list(request.tools),
         "response_format": request.response_format,
         "stored_fields": dict(request.stored_fields),
@@ -43,6 +44,7 @@ def apply(payload: Mapping[str, Any], request: TurnRequest) -> TurnRequest:
         request,
         messages=_parse_messages(fields),
         parameters=fields["parameters"],
+        extra_parameters=fields["extra_parameters"],
         tools=fields["tools"],
         format=reply_format.from_response_format(response_format),
         response_format=response_format,

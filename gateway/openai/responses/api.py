@@ -14,6 +14,7 @@ from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify
 from api_base import pagination
 from api_base.field_types import PageLimit
 from api_base.json_responses import json_response
+from config import live
 from gateway.openai import turn_response
 from gateway.openai.responses import (
     background,
@@ -28,7 +29,12 @@ from gateway.openai.responses.event_encoder import EventEncoder
 from gateway.openai.responses.response_object import ResponseHead
 from gateway.openai.responses.schemas import ResponseRequest
 from memory.errors import ReplyUnknown
+from turns.budget import request_limits
+from turns.budget.request_usage import UsageRequest
 from turns.errors import MessagesInvalid
+from turns.preparation import options as turn_options
+from turns.preparation import request_size, routing
+from turns.preparation.options import TurnOptions
 
 router = Router(tags=["Responses"])
 
@@ -45,7 +51,16 @@ class ItemsQuery(CallerQuery):
     )
 
 
-@router.post("", summary="Create a response", openapi_extra=request_user.USER_OPENAPI)
+@router.post(
+    "",
+    summary="Create a response",
+    openapi_extra={
+        "parameters": [
+            *request_user.USER_OPENAPI["parameters"],
+            *turn_options.OPTION_HEADERS_OPENAPI,
+        ]
+    },
+)
 async def create_response(
     request: HttpRequest, body: Body[ResponseRequest]
 ) -> HttpResponseBase:
@@ -70,6 +85,33 @@ async def create_response(
     except ReplyUnknown as exc:
         # It was deleted a moment ago.
         raise PreviousResponseUnknown.of(body.previous_response_id or "") from exc
+
+
+@router.post(
+    "/input_tokens",
+    summary="Estimate the input tokens of a response",
+    openapi_extra=request_user.USER_OPENAPI,
+)
+async def count_response_tokens(
+    request: HttpRequest, body: Body[ResponseRequest]
+) -> HttpResponse:
+    user_id = identify_user(request, request_user.EMPTY_QUERY, body)
+    config, caller = live.current(), caller_of(request)
+    routing.check_name(config, body.model, allowed=caller.agents)
+    usage = UsageRequest(config, caller, user_id, needs_budget=False)
+    async with request_limits.admit(usage) as admitted:
+        references = input_items.reference_ids(body.input)
+        items = await stored_responses.read_items(user_id, references)
+        turn = request_conversion.to_turn_request(
+            body, caller, user_id, TurnOptions(), items
+        )
+        count = request_size.estimate_turn(turn)
+        response = json_response(
+            {"object": "response.input_tokens", "input_tokens": count}
+        )
+        for name, value in admitted.headers.items():
+            response.headers[name] = value
+        return response
 
 
 @router.get(

@@ -7,7 +7,8 @@ from config import live
 from core.errors import Invalid
 from core.ids import TurnId
 from database import database_executor
-from gateway.openai.responses.response_object import ResponseHead, echo_request
+from gateway.openai.responses import request_echo
+from gateway.openai.responses.response_object import ResponseHead
 from gateway.openai.responses.schemas import ResponseRequest
 from memory.recall import query_embedding
 from tasks.config import TASKS
@@ -46,6 +47,6 @@ async def start(body: ResponseRequest, turn: TurnRequest) -> dict[str, Any]:
     )
     created_at = int(time.time())
     head = ResponseHead(
-        TurnId(task_id), body.model, echo_request(body), created_at=created_at
+        TurnId(task_id), body.model, request_echo.echo(body), created_at=created_at
     )
     return head.to_response("queued")

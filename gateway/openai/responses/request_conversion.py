@@ -9,7 +9,7 @@ from core.ids import UserId, new_turn_id
 from core.messages import Message
 from core.runtime import request_ids
 from gateway.openai import request_conversion as chat
-from gateway.openai.responses import input_items
+from gateway.openai.responses import input_items, request_echo
 from gateway.openai.responses.schemas import (
     AllowedTools,
     FunctionTool,
@@ -33,24 +33,13 @@ ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
 SAME_PARAMETERS = (
     "prompt_cache_key",
+    "prompt_cache_options",
     "prompt_cache_retention",
     "service_tier",
     "temperature",
     "top_p",
 )
 """Parameters with the same name and meaning as in chat."""
-
-
-STORED_FIELDS = (
-    "conversation",
-    "max_output_tokens",
-    "metadata",
-    "previous_response_id",
-    "temperature",
-    "top_p",
-    "truncation",
-)
-"""Fields of a request that are stored with its reply."""
 
 
 def to_turn_request(
@@ -76,22 +65,15 @@ def to_turn_request(
         messages=messages,
         options=options,
         parameters=_parameters(body, has_tools=bool(tools)),
+        extra_parameters=chat.extra_parameters(body),
         tools=tools,
         format=reply_format.from_response_format(response_format),
         response_format=response_format,
-        stored_fields=stored_fields(body) if body.is_stored else {},
+        stored_fields=request_echo.stored_fields(body) if body.is_stored else {},
         stream=bool(body.stream),
         caller=caller,
         request_id=request_ids.current.get(),
     )
-
-
-def stored_fields(body: ResponseRequest) -> dict[str, Any]:
-    """Return the fields that a retrieved response repeats: not the large ones."""
-    fields = body.model_dump(include=set(STORED_FIELDS), exclude_none=True)
-    if body.conversation is not None:
-        fields["conversation"] = {"id": body.conversation}
-    return {name: value for name, value in fields.items() if value != {}}
 
 
 def refuse_unsupported(body: ResponseRequest) -> None:

@@ -12,13 +12,9 @@ from core.ids import TurnId
 from core.reply import Reply
 from gateway import errors
 from gateway.openai import serializers
-from gateway.openai.responses import output_items
+from gateway.openai.responses import output_items, request_echo
 from gateway.openai.responses.request_conversion import ENCRYPTED_REASONING
-from gateway.openai.responses.schemas import (
-    FunctionTool,
-    ResponseRequest,
-    TextSettings,
-)
+from gateway.openai.responses.schemas import ResponseRequest
 from providers.errors import RateLimited
 
 Status = Literal[
@@ -30,55 +26,6 @@ INCOMPLETE_REASONS: dict[FinishReason, str] = {
     "content_filter": "content_filter",
 }
 
-DEFAULT_FIELDS: dict[str, Any] = {
-    "background": False,
-    "instructions": None,
-    "max_output_tokens": None,
-    "max_tool_calls": None,
-    "metadata": {},
-    "parallel_tool_calls": True,
-    "previous_response_id": None,
-    "prompt_cache_key": None,
-    "reasoning": {"effort": None, "summary": None},
-    "safety_identifier": None,
-    "service_tier": "default",
-    "store": True,
-    "temperature": 1.0,
-    "text": {"format": {"type": "text"}},
-    "tool_choice": "auto",
-    "tools": [],
-    "top_logprobs": 0,
-    "top_p": 1.0,
-    "truncation": "disabled",
-}
-"""The fields of a response that repeat its request, as of a request without them."""
-
-
-def echo_request(body: ResponseRequest) -> dict[str, Any]:
-    """Return the fields of a response that repeat its request."""
-    given = body.model_dump(
-        include={*DEFAULT_FIELDS, "user"} - {"tools", "text"}, exclude_none=True
-    )
-    fields = {**DEFAULT_FIELDS, **given}
-    if body.tools:
-        fields["tools"] = [_echo_tool(tool) for tool in body.tools]
-    if body.text is not None:
-        fields["text"] = _echo_text(body.text)
-    if body.conversation is not None:
-        fields["conversation"] = {"id": body.conversation}
-    return fields
-
-
-def _echo_tool(tool: FunctionTool) -> dict[str, Any]:
-    # OpenAI's schema requires these two.
-    defaults = {"parameters": None, "strict": None}
-    return {**defaults, **tool.model_dump(exclude_none=True)}
-
-
-def _echo_text(text: TextSettings) -> dict[str, Any]:
-    given = text.model_dump(by_alias=True, exclude_none=True)
-    return {**DEFAULT_FIELDS["text"], **given}
-
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
@@ -87,7 +34,7 @@ class ResponseHead:
     turn_id: TurnId
     model: str
     """The agent's name."""
-    echo: dict[str, Any] = field(default_factory=lambda: DEFAULT_FIELDS)
+    echo: dict[str, Any] = field(default_factory=lambda: request_echo.DEFAULTS)
     """The fields that repeat the request."""
     wants_encrypted_reasoning: bool = False
     created_at: int = field(default_factory=lambda: int(time.time()))
@@ -97,7 +44,7 @@ class ResponseHead:
     def of(cls, body: ResponseRequest, turn_id: TurnId) -> "ResponseHead":
         """Return the head of a response that begins now."""
         wants_encrypted = ENCRYPTED_REASONING in (body.include or ())
-        return cls(turn_id, body.model, echo_request(body), wants_encrypted)
+        return cls(turn_id, body.model, request_echo.echo(body), wants_encrypted)
 
     @property
     def id(self) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    ConfigDict,
     Discriminator,
     Field,
     StringConstraints,
@@ -213,7 +214,12 @@ class StreamOptions(StrictModel):
 
 
 class ResponseRequest(StrictModel):
-    """Body of `POST /v1/responses`."""
+    """Body of `POST /v1/responses`.
+
+    The agent decides what happens to fields that are not listed.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True)
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=255)]
     input: str | Annotated[Items[InputItem], Field(min_length=1)]

@@ -18,6 +18,7 @@ from database import database_executor
 from gateway.openai.responses import (
     conversation_items,
     output_items,
+    request_echo,
     response_object,
 )
 from gateway.openai.responses.response_object import ResponseHead, Status
@@ -107,7 +108,7 @@ def serialize(stored: StoredTurn) -> dict[str, Any]:
         TurnId(stored.id),
         stored.agent,
         {
-            **response_object.DEFAULT_FIELDS,
+            **request_echo.DEFAULTS,
             **stored.request_fields,
             "background": is_background,
         },

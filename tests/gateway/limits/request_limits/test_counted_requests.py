@@ -84,6 +84,11 @@ BODIES = {
         "input": "hi",
         "safety_identifier": "{user}",
     },
+    ("POST", "/v1/responses/input_tokens"): {
+        "model": "assistant",
+        "input": "hi",
+        "safety_identifier": "{user}",
+    },
     ("POST", "/v1/tasks"): {"agent": "assistant", "prompt": "hi"},
 }
 

@@ -212,3 +212,13 @@ REFUSED = {
 def test_what_a_turn_cannot_do_is_refused(server, user, case):
     more, param = REFUSED[case]
     assert error(post(server, {**body(user), **more}), 400)["param"] == param
+
+
+def test_parameters_of_other_apis_are_treated_as_in_chat(server, fake, user):
+    respond(server, body(user, top_k=5, min_p=0.1, prompt_cache_options={"ttl": "30m"}))
+    sent = fake.bodies[-1]
+    assert (sent["top_k"], sent["min_p"]) == (5, 0.1)
+    answer = post(server, body(user, model="claude", min_p=0.1))
+    assert answer.headers["X-Coulisse-Dropped-Parameters"] == "min_p"
+    refusal = error(post(server, body(user, top_kk=5)), 400)
+    assert (refusal["code"], refusal["param"]) == ("unknown_parameter", "top_kk")

@@ -85,6 +85,35 @@ def test_parameters_are_retrieved(server, fake, user, api, background):
     assert retrieved["previous_response_id"] == first["id"]
 
 
+ECHOED = {
+    "instructions": "Be brief",
+    "tools": [{**ADD, "strict": True}],
+    "tool_choice": {"type": "function", "name": "add"},
+    "parallel_tool_calls": False,
+    "reasoning": {"effort": "low"},
+    "text": {"verbosity": "low"},
+}
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_retrieved_response_repeats_its_request(server, fake, user, api, background):
+    created = respond(server, body(user, **ECHOED, background=background))
+    retrieved = api.get(created["id"])
+    assert {name: retrieved[name] for name in ECHOED} == {
+        name: created[name] for name in ECHOED
+    }
+    assert retrieved["instructions"] == "Be brief"
+    assert retrieved["tools"][0]["name"] == "add"
+
+
+def test_large_fields_of_a_request_are_not_kept(server, fake, user, api):
+    large = "x" * 70_000
+    created = respond(server, body(user, instructions=large, temperature=0.5))
+    assert created["instructions"] == large
+    retrieved = api.get(created["id"])
+    assert (retrieved["instructions"], retrieved["temperature"]) == (None, 0.5)
+
+
 def test_incomplete_response_stays_incomplete(server, fake, user, api):
     fake.reply("Hel", finish="length")
     created = respond(server, body(user))

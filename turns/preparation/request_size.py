@@ -1,4 +1,4 @@
-"""Estimates the tokens of a request for a message."""
+"""Estimates the tokens of a request whose turn has not run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,34 +7,21 @@ from agents.config import AGENTS
 from config import live
 from core import token_estimates, token_usage
 from core.messages import Message
-from gateway.anthropic import input_messages, request_conversion
-from gateway.anthropic.schemas import CountRequest
 from turns.preparation import prompt
 from turns.turn import TurnRequest
 
 
-def estimate_body(body: CountRequest) -> int:
-    """Return an estimate of the input tokens of a request whose turn does not run."""
-    return _estimate(
-        body.model,
-        input_messages.to_messages(body.system, body.messages),
-        request_conversion.read_tools(body),
-        request_conversion.native_format(body),
-    )
-
-
 def estimate_turn(turn: TurnRequest) -> int:
-    """Return the same estimate for a turn that is about to run."""
-    return _estimate(turn.agent, turn.messages, turn.tools, turn.response_format)
+    return estimate(turn.agent, turn.messages, turn.tools, turn.response_format)
 
 
-def _estimate(
+def estimate(
     name: str,
     messages: Sequence[Message],
     tools: Sequence[Mapping[str, Any]],
     response_format: Mapping[str, Any] | None,
 ) -> int:
-    """Return an estimate of the input tokens, with the agent's preamble.
+    """Return an estimate of the input tokens, with the preamble of the named agent.
 
     What is recalled of the user and the agent's own tools are left out: both are known
     only when the turn runs. So is the preamble of an experiment.
