@@ -14,7 +14,7 @@ from core.ids import TurnId, UserId
 from core.messages import Message
 from memory.transcript import message_deletion, turn_lookup
 from memory.transcript.turn_lookup import VisibleTurn
-from tasks.models import Task
+from tasks.models import OPEN, Task
 from telemetry.models import Turn
 from turns.agent_tasks import turn_payload
 
@@ -46,6 +46,11 @@ class StoredTurn:
     """The fields of the request that are stored with the turn."""
     payload_input: Sequence[tuple[int, Message]] = ()
     """What a task will reply to."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its task has not ended."""
+        return self.turn is None and self.task_state in OPEN
 
     @property
     def input(self) -> Sequence[tuple[int, Message]]:

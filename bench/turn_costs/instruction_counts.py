@@ -93,7 +93,8 @@ def _body(user: str, earlier: int, history: str | None) -> str:
     fields["messages"] = [
         {"role": "assistant", "content": reply}
         if number % 2
-        else {"role": "user", "content": f"{number}: {question}"}
+        # Short: all of them fit into the context.
+        else {"role": "user", "content": f"{number}: {question[:40]}"}
         for number in range(earlier + 1)
     ]
     if history is not None:

@@ -6,7 +6,7 @@ turn.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, model_validator
 
@@ -16,7 +16,6 @@ from api_base import pagination
 from api_base.field_types import Metadata, PageLimit
 from core import ids
 from core.errors import Invalid, NotFound
-from core.events import FinishReason, TextDelta, ToolCallDelta, TurnFinished
 from core.ids import TurnId, UserId
 from core.messages import Message
 from core.reply import Reply
@@ -24,7 +23,7 @@ from core.text.sanitization import escape_and_truncate
 from database import database_executor
 from gateway.openai import serializers
 from gateway.openai.serializers import ObjectHead
-from turns import stored_completions
+from turns import replay, stored_completions
 from turns.stored_completions import ListedTurn
 from turns.stored_turns import StoredTurn
 
@@ -167,16 +166,9 @@ def serialize_messages(listed: ListedTurn, query: MessagesQuery) -> dict[str, An
 
 def _to_reply(stored: StoredTurn) -> Reply:
     reply = Reply()
-    turn = stored.turn
-    if turn is None:
-        return reply
-    for message in turn.reply:
-        if message.text:
-            reply.add(TextDelta(message.text))
-        for index, call in enumerate(message.tool_calls):
-            reply.add(ToolCallDelta(index, call.id, call.name, call.arguments))
-    reason = cast(FinishReason, turn.finish_reason)
-    reply.add(TurnFinished(reason, stored.usage))
+    if stored.turn is not None:
+        for event in replay.events_of(stored.turn, stored.usage):
+            reply.add(event)
     return reply
 
 

@@ -10,11 +10,10 @@ from database import database_executor
 from gateway.openai.conversations import thread_items
 from gateway.openai.conversations.schemas import (
     ConversationChange,
-    IncludeQuery,
-    ListQuery,
     NewConversation,
     NewItems,
 )
+from gateway.openai.responses.api import IncludeQuery, ItemsQuery
 from memory.transcript import conversations, message_deletion
 
 router = Router(tags=["Conversations"])
@@ -86,7 +85,7 @@ async def delete_conversation(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def list_items(
-    request: HttpRequest, conversation_id: str, query: Query[ListQuery]
+    request: HttpRequest, conversation_id: str, query: Query[ItemsQuery]
 ) -> HttpResponse:
     user_id = identify_user(request, query)
     await thread_items.find(user_id, conversation_id)

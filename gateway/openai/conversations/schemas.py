@@ -7,30 +7,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from access.users.request_user import CallerBody, CallerQuery
+from access.users.request_user import CallerBody
 from api_base.field_types import Metadata
-from gateway.openai.responses.api import ItemsQuery
 from gateway.openai.responses.schemas import InputItem
 from gateway.schemas import Items
 
-MAX_INCLUDED = 20
 MAX_ITEMS = 20
 """Items of one request; OpenAI's limit."""
-
-
-class IncludeQuery(CallerQuery):
-    """The query of items, which OpenAI's clients may send."""
-
-    include: list[str] = Field(
-        default=[],
-        alias="include[]",
-        max_length=MAX_INCLUDED,
-        description="Ignored: items have no optional parts here.",
-    )
-
-
-class ListQuery(ItemsQuery, IncludeQuery):
-    """The query of a list of items."""
 
 
 class NewConversation(CallerBody):

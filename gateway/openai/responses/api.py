@@ -23,6 +23,7 @@ from gateway.openai.responses import (
     request_conversion,
     response_object,
     stored_responses,
+    stored_stream,
 )
 from gateway.openai.responses.continuation import PreviousResponseUnknown
 from gateway.openai.responses.event_encoder import EventEncoder
@@ -36,10 +37,32 @@ from turns.preparation import options as turn_options
 from turns.preparation import request_size, routing
 from turns.preparation.options import TurnOptions
 
+MAX_INCLUDED = 20
+
 router = Router(tags=["Responses"])
 
 
-class ItemsQuery(CallerQuery):
+class IncludeQuery(CallerQuery):
+    """The query of items, which OpenAI's clients may send."""
+
+    include: list[str] = Field(
+        default=[],
+        alias="include[]",
+        max_length=MAX_INCLUDED,
+        description="Ignored: items have no optional parts here.",
+    )
+
+
+class ResponseQuery(IncludeQuery):
+    """The query of a stored response."""
+
+    stream: bool = Field(default=False, description="Stream its events.")
+    starting_after: int | None = Field(
+        default=None, ge=0, description="Only events with a higher number."
+    )
+
+
+class ItemsQuery(IncludeQuery):
     """Query of lists of items."""
 
     limit: PageLimit = 20
@@ -73,7 +96,11 @@ async def create_response(
         body, caller_of(request), user_id, options, items
     )
     if body.background:
-        return json_response(await background.start(body, turn))
+        response = await background.start(body, turn)
+        if turn.stream:
+            stored = await stored_responses.read(user_id, response["id"])
+            return stored_stream.stream(user_id, stored, after=None)
+        return json_response(response)
     head = ResponseHead.of(body, turn.turn_id)
     try:
         if turn.stream:
@@ -118,10 +145,12 @@ async def count_response_tokens(
     "/{response_id}", summary="Show a response", openapi_extra=USER_HEADER_OPENAPI
 )
 async def show_response(
-    request: HttpRequest, response_id: str, query: Query[CallerQuery]
-) -> HttpResponse:
+    request: HttpRequest, response_id: str, query: Query[ResponseQuery]
+) -> HttpResponseBase:
     user_id = identify_user(request, query)
     stored = await stored_responses.read(user_id, response_id)
+    if query.stream:
+        return stored_stream.stream(user_id, stored, after=query.starting_after)
     return json_response(stored_responses.serialize(stored))
 
 

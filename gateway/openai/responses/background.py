@@ -23,12 +23,6 @@ async def start(body: ResponseRequest, turn: TurnRequest) -> dict[str, Any]:
 
     Raises `Invalid` for a request that cannot run in the background.
     """
-    if turn.stream:
-        raise Invalid(
-            "a background response cannot be streamed: request it by its id until it "
-            "is completed",
-            param="stream",
-        )
     if not body.is_stored:
         raise Invalid("a background response needs 'store': true", param="store")
     config = live.current()

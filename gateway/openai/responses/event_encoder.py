@@ -4,7 +4,8 @@ Reasoning ends when text or a call begins. Text and calls end with the reply, be
 the agent may continue its text after a call of one of its own tools.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from core.errors import CoulisseError
 from core.events import (
@@ -42,6 +43,8 @@ class EventEncoder:
     def __init__(self, head: ResponseHead) -> None:
         self.id = head.id
         self._head = head
+        self.turn_id = head.turn_id
+        """The turn that the ids of items have."""
         self._writer = EventWriter()
         self._items: list[ItemEncoder] = []
         self._reasoning: list[ReasoningEncoder] = []
@@ -88,6 +91,10 @@ class EventEncoder:
         problem = self._writer.write("error", **details)
         return problem + self._writer.write("response.failed", response=response)
 
+    def encode_end(self, response: Mapping[str, Any]) -> bytes:
+        """Return the event of a response without a reply: failed or cancelled."""
+        return self._writer.write("response.failed", response=response)
+
     def last_frame(self) -> bytes:
         """Return b"", because the event about the response ends the stream."""
         return b""
@@ -101,7 +108,7 @@ class EventEncoder:
 
     def _place(self, kind: str, number: int = 1) -> tuple[str, int]:
         """Return the id and the position of the next item."""
-        item_id = output_items.format_item_id(kind, self._head.turn_id, number)
+        item_id = output_items.format_item_id(kind, self.turn_id, number)
         return item_id, len(self._items)
 
     def _add(self, item: ItemEncoder) -> bytes:

@@ -103,17 +103,7 @@ async def delete(user_id: UserId, response_id: str) -> dict[str, Any]:
 
 def serialize(stored: StoredTurn) -> dict[str, Any]:
     """Return a stored response."""
-    is_background = stored.task_state is not None
-    head = ResponseHead(
-        TurnId(stored.id),
-        stored.agent,
-        {
-            **request_echo.DEFAULTS,
-            **stored.request_fields,
-            "background": is_background,
-        },
-        created_at=int(stored.created_at.timestamp()),
-    )
+    head = head_of(stored)
     if stored.turn is not None:
         return _serialize_reply(head, stored, stored.turn)
     status = TASK_STATUS[stored.task_state or "done"]
@@ -122,6 +112,20 @@ def serialize(stored: StoredTurn) -> dict[str, Any]:
         return response_object.finished(head, "stop", [], None, _end(stored))
     error = _error(stored.error) if status == "failed" else None
     return head.to_response(status, error=error)
+
+
+def head_of(stored: StoredTurn) -> ResponseHead:
+    """Return the fields that a stored response has before its reply."""
+    return ResponseHead(
+        TurnId(stored.id),
+        stored.agent,
+        {
+            **request_echo.DEFAULTS,
+            **stored.request_fields,
+            "background": stored.task_state is not None,
+        },
+        created_at=int(stored.created_at.timestamp()),
+    )
 
 
 def _serialize_reply(

@@ -271,10 +271,82 @@ def test_failed_background_response_has_its_error(
     assert "bad request" in failed["error"]["message"]
 
 
-@pytest.mark.parametrize("more", [{"stream": True}, {"store": False}])
-def test_background_needs_to_be_stored_and_polled(server, user, more):
-    refusal = error(post(server, body(user, background=True, **more)), 400)
-    assert refusal["param"] == next(iter(more))
+def test_background_needs_to_be_stored(server, user):
+    refusal = error(post(server, body(user, background=True, store=False)), 400)
+    assert refusal["param"] == "store"
+
+
+KINDS = [
+    "response.created",
+    "response.in_progress",
+    "response.output_item.added",
+    "response.content_part.added",
+    "response.output_text.delta",
+]
+
+
+def test_stored_response_is_streamed_again(client, fake, user, api):
+    headers = {"X-Coulisse-User": user}
+    fake.reply("So:", tool_calls=[("add", {"a": 1})])
+    created = client.responses.create(
+        model="assistant", input="Hi", tools=[ADD], extra_headers=headers
+    )
+    events = list(
+        client.responses.retrieve(created.id, stream=True, extra_headers=headers)
+    )
+    assert [event.type for event in events][: len(KINDS)] == KINDS
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert events[-1].type == "response.completed"
+    assert events[-1].response.to_dict() == api.get(created.id)
+    later = client.responses.retrieve(
+        created.id, stream=True, starting_after=3, extra_headers=headers
+    )
+    assert [event.to_dict() for event in later] == [
+        event.to_dict() for event in events[4:]
+    ]
+
+
+def test_background_response_is_streamed_when_it_ends(
+    client,
+    fake,
+    user,
+    task_runner: RunnerHarness,  # noqa: F811
+):
+    fake.reply("Hello")
+    stream = client.responses.create(
+        model="assistant",
+        input="Hi",
+        background=True,
+        stream=True,
+        extra_headers={"X-Coulisse-User": user},
+    )
+    created = next(stream).response
+    task = Task.objects.get(pk=ids.parse_uuid(created.id, prefix="resp_"))
+    task_runner.check_queue()
+    task_runner.wait_for_end(task)
+    events = list(stream)
+    assert events[-1].type == "response.completed"
+    assert (events[-1].response.id, events[-1].response.output_text) == (
+        created.id,
+        "Hello",
+    )
+
+
+def test_stream_of_a_cancelled_response_ends(client, user, api, server):
+    created = respond(server, body(user, background=True))
+    api.cancel(created["id"])
+    events = client.responses.retrieve(
+        created["id"], stream=True, extra_headers={"X-Coulisse-User": user}
+    )
+    *_, last = events
+    assert (last.type, last.response.status) == ("response.failed", "cancelled")
+
+
+@pytest.mark.parametrize("query", ["stream=maybe", "starting_after=-1", "x=1"])
+def test_bad_queries_of_a_response_are_refused(http, user, server, fake, query):
+    created = respond(server, body(user))
+    url = f"/v1/responses/{created['id']}?{query}&include[]=reasoning"
+    error(http.get(url, headers={"X-Coulisse-User": user}), 400)
 
 
 def test_foreground_response_cannot_be_cancelled(client, fake, user):

@@ -1,0 +1,61 @@
+"""A stored response as a stream of events: of a background one, as soon as it ends.
+
+The events are made from what is stored, so they have the same numbers in every stream:
+a client continues after the last one that it received.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+
+from core.ids import UserId
+from gateway.asgi.event_stream import EventStream
+from gateway.openai import sse
+from gateway.openai.responses import stored_responses
+from gateway.openai.responses.event_encoder import EventEncoder
+from turns import replay
+from turns.stored_turns import StoredTurn
+
+POLL_SECONDS = 0.5
+"""How often the state of a task is read."""
+NUMBER_PATTERN = re.compile(rb'"sequence_number":(\d+)')
+
+
+def stream(user_id: UserId, stored: StoredTurn, *, after: int | None) -> EventStream:
+    """Return the events of a response whose number is higher than `after`."""
+    encoder = EventEncoder(stored_responses.head_of(stored))
+    return EventStream(
+        _encode_frames(user_id, stored, encoder, -1 if after is None else after),
+        last_frames=encoder.failure_frame,
+    )
+
+
+async def _encode_frames(
+    user_id: UserId, stored: StoredTurn, encoder: EventEncoder, after: int
+) -> AsyncGenerator[bytes]:
+    yield _later(encoder.first_frame(), after)
+    while stored.is_open:
+        await asyncio.sleep(POLL_SECONDS)
+        yield sse.HEARTBEAT
+        stored = await stored_responses.read(
+            user_id, stored_responses.head_of(stored).id
+        )
+    yield _later(_encode_end(encoder, stored), after)
+
+
+def _encode_end(encoder: EventEncoder, stored: StoredTurn) -> bytes:
+    response = stored_responses.serialize(stored)
+    if stored.turn is None or response["status"] in ("cancelled", "failed"):
+        return encoder.encode_end(response)
+    encoder.turn_id = stored.turn.turn_id
+    events = replay.events_of(stored.turn, stored.usage)
+    return b"".join(map(encoder.encode, events))
+
+
+def _later(frames: bytes, after: int) -> bytes:
+    """Return the events with higher numbers."""
+    return b"".join(
+        event + b"\n\n"
+        for event in frames.split(b"\n\n")
+        if (found := NUMBER_PATTERN.search(event)) and int(found[1]) > after
+    )

@@ -1,0 +1,25 @@
+"""The events of a stored reply, as its client received them."""
+
+from collections.abc import Iterator
+from typing import cast
+
+from core.events import (
+    Event,
+    FinishReason,
+    TextDelta,
+    ToolCallDelta,
+    TurnFinished,
+    Usage,
+)
+from memory.transcript.turn_lookup import VisibleTurn
+
+
+def events_of(turn: VisibleTurn, usage: Usage | None) -> Iterator[Event]:
+    """Yield the events of a reply: all of its text, its calls, its end."""
+    text = "".join(message.text for message in turn.reply if message.role != "tool")
+    if text:
+        yield TextDelta(text)
+    calls = [call for message in turn.reply for call in message.tool_calls]
+    for index, call in enumerate(calls):
+        yield ToolCallDelta(index, call.id, call.name, call.arguments)
+    yield TurnFinished(cast(FinishReason, turn.finish_reason), usage)
