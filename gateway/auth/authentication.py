@@ -26,8 +26,8 @@ from gateway import errors
 from gateway.auth import browser_session
 from gateway.errors import HOSTS_REMEDY
 
-CHAT_PATH = "/v1/chat/completions"
-"""Requests for which a cached token needs no check here: the turn's own database
+TURN_PATHS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages"})
+"""POST requests for which a cached token needs no check here: the turn's own database
 transaction checks that the token is still valid."""
 
 KEY_HEADER = "x-api-key"
@@ -140,7 +140,7 @@ async def _admit_token(request: HttpRequest) -> Caller:
     if not TOKEN_PATTERN.fullmatch(secret):
         raise CredentialRefused
     digest = token_secrets.digest(secret)
-    if request.path == CHAT_PATH:
+    if request.path in TURN_PATHS and request.method == "POST":
         token = TOKEN_CACHE.get(digest)
         if token is not None:
             return from_token(token, is_cached=True)

@@ -145,6 +145,41 @@ def test_revoked_token_gets_same_error_as_wrong_key(configure, fake, http, reque
     assert TOKEN_CACHE.get(digest) is None
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "fields"),
+    [
+        ("GET", PATH, None),
+        ("POST", "/v1/completions", {"model": "assistant", "prompt": "hi"}),
+        ("POST", "/v1/responses", {"model": "assistant", "input": "hi"}),
+        (
+            "POST",
+            "/v1/messages",
+            {
+                "model": "assistant",
+                "max_tokens": 9,
+                "messages": [{"role": "user", "content": "hi"}],
+            },
+        ),
+    ],
+)
+def test_revoked_token_is_refused_though_it_is_cached(
+    configure, fake, http, method, path, fields
+):
+    configure(TOKENS)
+    row, secret = api_tokens.create_token("test", "somebody", by=ADA)
+
+    def ask():
+        return http.request(method, path, json=fields, headers=bearer(secret))
+
+    assert ask().status_code == 200
+    assert ask().status_code == 200
+    assert TOKEN_CACHE.get(token_secrets.digest(secret)) is not None
+    sent = len(fake.requests)
+    api_tokens.revoke(str(row.id), by=ADA)
+    assert ask().status_code == 401
+    assert len(fake.requests) == sent
+
+
 def test_an_expired_token_is_refused(configure, http):
     configure(TOKENS)
     expiry = datetime.now(UTC) - timedelta(hours=2)
