@@ -53,7 +53,7 @@ def count(tree: Path, turns: int, resent: str | None = None) -> float:
 
     `resent` is the `history` of turns with a conversation; without, they have none.
     """
-    rounds = [0] if resent is None else [EARLIER - 4, EARLIER - 2, EARLIER]
+    rounds = [0] if resent is None else range(0, EARLIER + 1, 2)
     *before, counted = [partial(_bodies, earlier, resent) for earlier in rounds]
     with (
         tempfile.TemporaryDirectory() as directory,

@@ -152,21 +152,13 @@ class StoredMessageManager(StoredMessageBaseManager["StoredMessage"]):
         """Return the user's newest messages with one of these digests in a column.
 
         Only of one thread, if it is given. Rows have the digest, the thread's id and
-        name, position, `is_active`, the turn's id, and the thread's length.
+        name, position, `is_active`, the turn's id as stored, and the thread's length.
         """
         marks = ", ".join(["%s"] * len(wanted))
         query = FIND_SQL.format(column=column, marks=marks, limit=MAX_FOUND)
         values = [plain_sql.to_sql_id(user_id), not thread, thread, *wanted]
         return [
-            (
-                bytes(digest),
-                thread_id,
-                name,
-                position,
-                bool(active),
-                plain_sql.read_id(turn),
-                length,
-            )
+            (bytes(digest), thread_id, name, position, bool(active), turn, length)
             for digest, thread_id, name, position, active, turn, length in (
                 plain_sql.fetch_rows(query, values)
             )

@@ -6,9 +6,9 @@ follow there, because the client edited one or asked for another reply, the new 
 begin a branch, which becomes the current one.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -17,13 +17,13 @@ from django.db.models import Max, Q
 from core.ids import TurnId, UserId
 from core.messages import Message
 from memory.errors import ReplyUnknown
-from memory.models import StoredMessage, Thread
+from memory.models import StoredMessage, Thread, plain_sql
 from memory.transcript import digests, moved_turns
 from memory.transcript.message_rows import NewMessage
 
 NO_PARENT = -1
 """The parent of a thread's first message."""
-LAST_FEW = 8
+LAST_FEW = 4
 """Messages looked up first: nearly always one of them is stored."""
 BATCH_SIZE = 200
 MAX_EXCHANGES = 16
@@ -61,8 +61,12 @@ class Match(NamedTuple):
     thread: str
     position: int
     is_active: bool
-    turn_id: UUID
+    stored_turn_id: Any
     length: int
+
+    @property
+    def turn_id(self) -> UUID:
+        return plain_sql.read_id(self.stored_turn_id)
 
     @property
     def is_of_newest_turn(self) -> bool:
@@ -109,7 +113,7 @@ def find_place(
         return Place(match.thread, known, match.digest, match.position)
     own = own_thread(turn_id)
     position = None
-    if sum(message.role == "assistant" for message in sent.messages[:known]) <= 1:
+    if len([1 for each in sent.messages[:known] if each.role == "assistant"]) <= 1:
         position = moved_turns.move_out(
             user_id, match.thread_id, match.turn_id, match.position, chain[0], own
         )
@@ -197,18 +201,22 @@ def _find_last_common(
     if not messages:
         return None
     numbers = {digest: number for number, digest in enumerate(chain, start=1)}
-    # How many replies there are up to each message.
-    replies = list(accumulate(message.role == "assistant" for message in messages))
-    if not thread and not replies[-1]:
+    replies = [
+        n for n, each in enumerate(messages, start=1) if each.role == "assistant"
+    ]
+    if not thread and not replies:
         return None
     for batch in _newest_first(chain):
         matches = _find(user_id, thread, "digest", batch)
         if matches:
             # Of conversations with the same replies, the newest.
-            best = max(matches, key=lambda match: replies[numbers[match.digest] - 1])
+            best = max(
+                matches, key=lambda match: bisect_right(replies, numbers[match.digest])
+            )
             known = numbers[best.digest]
             # Many conversations begin with the same words; a reply tells them apart.
-            if thread or replies[known - 1] or best.is_of_newest_turn:
+            has_reply = bool(replies) and replies[0] <= known
+            if thread or has_reply or best.is_of_newest_turn:
                 return best, known
     return _find_exchange(user_id, thread, messages)
 
