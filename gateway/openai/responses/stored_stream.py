@@ -18,7 +18,7 @@ from turns.stored_turns import StoredTurn
 POLL_SECONDS = 0.5
 """How often the state of a task is read."""
 NUMBER = b'"sequence_number":'
-"""It follows the type of an event, before any text."""
+"""Within a text it has backslashes."""
 
 
 def stream(user_id: UserId, stored: StoredTurn, *, after: int | None) -> EventStream:
@@ -62,4 +62,4 @@ def _later(frames: bytes, after: int) -> bytes:
 
 
 def _number(event: bytes) -> int:
-    return int(event.partition(NUMBER)[2].partition(b",")[0])
+    return int(event.partition(NUMBER)[2].partition(b",")[0].rstrip(b"}"))
