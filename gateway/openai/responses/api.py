@@ -57,6 +57,9 @@ class ResponseQuery(IncludeQuery):
     """The query of a stored response."""
 
     stream: bool = Field(default=False, description="Stream its events.")
+    include_obfuscation: bool = Field(
+        default=False, description="Ignored: events are not padded."
+    )
     starting_after: int | None = Field(
         default=None, ge=0, description="Only events with a higher number."
     )

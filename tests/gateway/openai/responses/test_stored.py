@@ -299,7 +299,12 @@ def test_stored_response_is_streamed_again(client, fake, user, api):
     assert events[-1].type == "response.completed"
     assert events[-1].response.to_dict() == api.get(created.id)
     later = client.responses.retrieve(
-        created.id, stream=True, starting_after=3, extra_headers=headers
+        created.id,
+        stream=True,
+        starting_after=3,
+        include=["reasoning.encrypted_content"],
+        include_obfuscation=True,
+        extra_headers=headers,
     )
     assert [event.to_dict() for event in later] == [
         event.to_dict() for event in events[4:]
