@@ -284,6 +284,9 @@ class ServerProcesses:
                 process_group=0,
             )
         os.close(parent_pipe)
+        if module == "processes.web" and hasattr(os, "sched_setaffinity"):
+            # The supervisor of a server does the same.
+            os.sched_setaffinity(popen.pid, {min(os.sched_getaffinity(0))})
         try:
             yield MeasuredProcess(port, popen)
         finally:
