@@ -44,8 +44,7 @@ def set_metadata(
     found = StoredCompletion.objects.of_turn(user_id, turn_id)
     if found is None:
         return None
-    found.metadata = dict(metadata)
-    found.save(update_fields=["metadata"])
+    found.set_metadata(metadata)
     return _with_turn(user_id, turn_id, found)
 
 

@@ -207,7 +207,7 @@ def refuse_unknown(
             quoted = escape_and_truncate(name)
             raise Invalid(
                 f"Unrecognized query parameter: '{quoted}'; known parameters: "
-                + ", ".join(sorted({*allowed, *maps})),
+                + ", ".join(sorted([*allowed, *(f"{each}[key]" for each in maps)])),
                 param=quoted,
                 code="unknown_parameter",
             )

@@ -11,6 +11,7 @@ from typing import IO, Any, Self
 from files.storage import content
 from files.types import StoredFile
 from files.uploads.content_types import TypeDetector
+from files.uploads.form import clean_filename
 
 DEFAULT_NAME = "file"
 
@@ -44,7 +45,7 @@ class Document:
         decoded = base64.b64decode(data[data.find(",") + 1 :])
         detector = TypeDetector()
         detector.feed(decoded)
-        name = filename or DEFAULT_NAME
+        name = clean_filename(filename or DEFAULT_NAME)
         return cls(
             filename=name,
             content_type=detector.content_type(name),

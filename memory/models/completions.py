@@ -22,7 +22,8 @@ class StoredCompletionQuerySet(models.QuerySet["StoredCompletion"]):
         """List a turn's reply; call it in the transaction that stores the turn."""
         reply = StoredMessage.objects.find_reply(user_id, turn_id)
         if reply is not None:
-            self.create(message=reply, user_id=user_id, metadata=dict(metadata))
+            completion = StoredCompletion(message=reply, user_id=user_id)
+            completion.set_metadata(metadata)
 
     def of_turn(self, user_id: uuid.UUID, turn_id: TurnId) -> "StoredCompletion | None":
         """Return the completion of a user's turn, or None."""
@@ -67,6 +68,14 @@ class StoredCompletion(models.Model):
         indexes = [
             models.Index(fields=["user_id", "message"], name="memory_completion_user")
         ]
+
+    def set_metadata(self, metadata: Mapping[str, str]) -> None:
+        """Store other metadata; PostgreSQL stores no NUL characters."""
+        self.metadata = {
+            key.replace("\0", "\ufffd"): value.replace("\0", "\ufffd")
+            for key, value in metadata.items()
+        }
+        self.save()
 
     def __str__(self) -> str:
         return str(self.message_id)

@@ -94,6 +94,12 @@ def test_files_within_messages_reach_models_that_read_them(mine, fake):
     assert note["text"] == '<file name="a.txt">\nA note\n</file>'
 
 
+def test_names_of_files_within_messages_are_cleaned(mine, fake):
+    fake.reply("Hello.")
+    ask(mine, inline('../a\n"b".txt', b"A note"))
+    assert "<file name=\"a'b'.txt\">\nA note\n</file>" in sent(fake)
+
+
 def test_unknown_files_within_messages_are_passed_on(mine, fake):
     part = inline("a.docx", b"PK\3\4 words")
     ask(mine, part)

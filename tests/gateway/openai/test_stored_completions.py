@@ -55,6 +55,14 @@ def test_stored_completion_is_read_changed_and_deleted(sdk, fake):
     assert not StoredMessage.objects.filter(turn_id=turn_id).exists()
 
 
+def test_metadata_may_have_nul_characters(sdk, fake):
+    created = create(sdk, metadata={"a\0": "b\0"})
+    replaced = {"a\ufffd": "b\ufffd"}
+    assert sdk.chat.completions.retrieve(created.id).metadata == replaced
+    changed = sdk.chat.completions.update(created.id, metadata={"\0": "\0"})
+    assert changed.metadata == {"\ufffd": "\ufffd"}
+
+
 def test_calls_of_client_tools_are_kept(sdk, fake):
     function = {"name": "add", "parameters": {"type": "object"}}
     fake.call_tool("add", {"a": 1})
