@@ -45,6 +45,8 @@ class EventEncoder:
         self._head = head
         self.turn_id = head.turn_id
         """The turn that the ids of items have."""
+        self.ended_at: int | None = None
+        """When the reply ended, in seconds since 1970; None: when the encoder ends."""
         self._writer = EventWriter()
         self._items: list[ItemEncoder] = []
         self._reasoning: list[ReasoningEncoder] = []
@@ -164,6 +166,7 @@ class EventEncoder:
                 event.reason,
                 [item.to_item(status) for item in self._items],
                 event.usage,
+                self.ended_at,
             ),
             **serializers.coulisse_fields(event.served_by),
         }

@@ -48,6 +48,7 @@ def _encode_end(encoder: EventEncoder, stored: StoredTurn) -> bytes:
     if stored.turn is None or response["status"] in ("cancelled", "failed"):
         return encoder.encode_end(response)
     encoder.turn_id = stored.turn.turn_id
+    encoder.ended_at = response["completed_at"]
     events = replay.events_of(stored.turn, stored.usage)
     return b"".join(map(encoder.encode, events))
 

@@ -1,12 +1,15 @@
 """Stored and background responses: read, listed, referred to, cancelled."""
 
 import uuid
+from datetime import timedelta
 
 import httpx2
 import openai
 import pytest
+from django.db.models import F
 
 from core import ids
+from memory.models import StoredMessage
 from tasks.models import Task
 from tests.gateway.calls import error
 from tests.gateway.openai.responses.shapes import ADD, RESPONSE, body, post, respond
@@ -291,6 +294,8 @@ def test_stored_response_is_streamed_again(client, fake, user, api):
     created = client.responses.create(
         model="assistant", input="Hi", tools=[ADD], extra_headers=headers
     )
+    turn = StoredMessage.objects.filter(turn_id=ids.parse_turn_id(created.id))
+    turn.update(created_at=F("created_at") - timedelta(hours=1))
     events = list(
         client.responses.retrieve(created.id, stream=True, extra_headers=headers)
     )
