@@ -129,6 +129,7 @@ async def count_response_tokens(
     config, caller = live.current(), caller_of(request)
     routing.check_name(config, body.model, allowed=caller.agents)
     usage = UsageRequest(config, caller, user_id, needs_budget=False)
+    request_conversion.refuse_unsupported(body)
     async with request_limits.admit(usage) as admitted:
         references = input_items.reference_ids(body.input)
         items = await stored_responses.read_items(user_id, references)

@@ -1,5 +1,6 @@
 """The fields of a response that repeat its request."""
 
+from itertools import accumulate
 from typing import Any
 
 import orjson
@@ -34,8 +35,7 @@ DEFAULTS: dict[str, Any] = {
 """The fields of a response whose request has none of them."""
 
 MAX_STORED_BYTES = 64 * 1024
-LARGE_FIELDS = ("tools", "instructions", "text")
-"""Fields that are not stored if all together are too large."""
+"""JSON of all fields that are stored with a reply; the largest are left out."""
 
 
 def echo(body: ResponseRequest) -> dict[str, Any]:
@@ -60,9 +60,14 @@ def stored_fields(body: ResponseRequest) -> dict[str, Any]:
         for name, value in echo(body).items()
         if name not in DEFAULTS or value != DEFAULTS[name]
     }
-    if len(orjson.dumps(fields)) <= MAX_STORED_BYTES:
-        return fields
-    return {name: fields[name] for name in fields if name not in LARGE_FIELDS}
+    sizes = {name: len(orjson.dumps(value)) for name, value in fields.items()}
+    names = sorted(sizes, key=lambda name: sizes[name])
+    totals = accumulate(sizes[name] for name in names)
+    return {
+        name: fields[name]
+        for name, total in zip(names, totals, strict=True)
+        if total <= MAX_STORED_BYTES
+    }
 
 
 def _echo_tool(tool: FunctionTool) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """OpenAI's request for a response as pydantic models.
 
-Source: OpenAI's API reference, "Create a model response". As for chat, unknown
-parameters are refused; items may have fields of their own, because clients send back
-what they received.
+Source: OpenAI's API reference, "Create a model response". As for chat, the agent
+decides what happens to unknown parameters; items may have fields of their own, because
+clients send back what they received.
 """
 
 from typing import Annotated, Any, Literal, NotRequired

@@ -5,15 +5,20 @@ a client continues after the last one that it received.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 
+from core.errors import CoulisseError
 from core.ids import UserId
 from gateway.asgi.event_stream import EventStream
 from gateway.openai import sse
 from gateway.openai.responses import stored_responses
 from gateway.openai.responses.event_encoder import EventEncoder
+from gateway.openai.responses.stored_responses import ResponseUnknown
 from turns import replay
 from turns.stored_turns import StoredTurn
+
+logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
 """How often the state of a task is read."""
@@ -24,9 +29,9 @@ NUMBER = b'"sequence_number":'
 def stream(user_id: UserId, stored: StoredTurn, *, after: int | None) -> EventStream:
     """Return the events of a response whose number is higher than `after`."""
     encoder = EventEncoder(stored_responses.head_of(stored))
+    # When the server stops, it ends without an event: the response has not failed.
     return EventStream(
-        _encode_frames(user_id, stored, encoder, -1 if after is None else after),
-        last_frames=encoder.failure_frame,
+        _encode_frames(user_id, stored, encoder, -1 if after is None else after)
     )
 
 
@@ -37,9 +42,15 @@ async def _encode_frames(
     while stored.is_open:
         await asyncio.sleep(POLL_SECONDS)
         yield sse.HEARTBEAT
-        stored = await stored_responses.read(
-            user_id, stored_responses.head_of(stored).id
-        )
+        try:
+            stored = await stored_responses.read(user_id, encoder.id)
+        except ResponseUnknown as exc:
+            # It was deleted.
+            yield encoder.failure_frame(exc)
+            return
+        except CoulisseError as exc:
+            logger.warning("the stream of %s ended: %s", encoder.id, exc)
+            return
     yield _later(_encode_end(encoder, stored), after)
 
 

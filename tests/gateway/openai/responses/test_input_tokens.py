@@ -39,6 +39,7 @@ def test_items_by_reference_count(server, fake, user):
         ({"model": "nope"}, 404, "model"),
         ({"input": []}, 400, "input"),
         ({"tools": [{"type": "web_search"}]}, 400, "tools[0].type"),
+        ({"prompt": {"id": "pmpt_1"}}, 400, "prompt"),
     ],
 )
 def test_bad_requests_are_refused(server, user, fields, status, param):

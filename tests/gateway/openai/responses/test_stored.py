@@ -352,6 +352,31 @@ def test_stream_of_a_cancelled_response_ends(client, user, api, server):
     assert (last.type, last.response.status) == ("response.failed", "cancelled")
 
 
+def test_stream_of_a_deleted_response_ends(client, fake, user):
+    headers = {"X-Coulisse-User": user}
+    stream = client.responses.create(
+        model="assistant",
+        input="Hi",
+        background=True,
+        stream=True,
+        extra_headers=headers,
+    )
+    created = next(stream).response
+    Task.objects.filter(pk=ids.parse_uuid(created.id, prefix="resp_")).delete()
+    *_, problem, last = stream
+    assert (problem.type, problem.code) == ("error", "response_not_found")
+    assert last.type == "response.failed"
+
+
+def test_no_large_field_is_kept(server, fake, user, api):
+    created = respond(
+        server, body(user, prompt_cache_key="x" * 70_000, temperature=0.5)
+    )
+    retrieved = api.get(created["id"])
+    assert len(str(retrieved)) < 10_000
+    assert retrieved["temperature"] == 0.5
+
+
 @pytest.mark.parametrize("query", ["stream=maybe", "starting_after=-1", "x=1"])
 def test_bad_queries_of_a_response_are_refused(http, user, server, fake, query):
     created = respond(server, body(user))
