@@ -63,6 +63,6 @@ def inline_data(part: dict[str, Any]) -> str | None:
     """Return the `file_data` of a part; None for an address, which providers fetch."""
     file = part.get("file") if part.get("type") == "file" else None
     data = file.get("file_data") if isinstance(file, dict) else None
-    if not isinstance(data, str) or data.startswith(("http:", "https:")):
+    if not isinstance(data, str) or data[:6].lower().startswith(("http:", "https:")):
         return None
     return data

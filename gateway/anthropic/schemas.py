@@ -100,8 +100,8 @@ class DocumentSource(Source):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.type == "url":
-            image_urls.check_file(self.url)
+        if self.type in ("base64", "url"):
+            image_urls.check_file(self.address)
         return self
 
 

@@ -171,7 +171,7 @@ def _document(file: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _source(url: str) -> dict[str, Any]:
-    if url.startswith(("http://", "https://")):
+    if url[:8].lower().startswith(("http://", "https://")):
         return {"type": "url", "url": url}
     match = DATA_URL.match(url)
     if match is None:

@@ -94,8 +94,9 @@ class EventEncoder:
         return problem + self._writer.write("response.failed", response=response)
 
     def encode_end(self, response: Mapping[str, Any]) -> bytes:
-        """Return the event of a response without a reply: failed or cancelled."""
-        return self._writer.write("response.failed", response=response)
+        """Return the last event of a response without a reply."""
+        kind = "completed" if response["status"] == "completed" else "failed"
+        return self._writer.write(f"response.{kind}", response=response)
 
     def last_frame(self) -> bytes:
         """Return b"", because the event about the response ends the stream."""

@@ -211,6 +211,14 @@ def test_images_and_documents_reach_the_model(sdk, fake, user, agent):
     assert [part["text"] for part in sent[3:]] == ["Notes", "A note", "What is this?"]
 
 
+def test_broken_base64_of_a_document_is_refused(server, fake, user):
+    source = {"type": "base64", "media_type": "application/pdf", "data": "abc"}
+    content = [{"type": "document", "source": source}]
+    answer = post(server, body(user, say(content)))
+    assert "valid base64" in error(answer, 400)["message"]
+    assert fake.requests == []
+
+
 def test_parameters_are_passed(server, fake, user):
     create(
         server,

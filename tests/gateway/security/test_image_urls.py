@@ -221,6 +221,10 @@ def test_file_url_is_passed_on(server, fake, user):
     assert fake.bodies[-1]["messages"][-1]["content"][0]["file"]["file_data"] == url
 
 
+def test_scheme_of_a_file_url_may_be_upper_case(server, fake, user):
+    assert post(server, with_file(user, "HTTPS://example.com/a.pdf")).status_code == 200
+
+
 @pytest.mark.parametrize(
     "data",
     ["", "@@", "aGk", "aGk=\n", "data:application/pdf;base64,!!", "data:text/plain,hi"],
