@@ -309,7 +309,8 @@ def guards() -> set[int]:
     """Return the ids of running guard processes."""
     found = set()
     for pid in children():
-        with suppress(FileNotFoundError):
+        # A process may end before its file is opened, or between that and reading it.
+        with suppress(FileNotFoundError, ProcessLookupError):
             if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.add(pid)
     return found

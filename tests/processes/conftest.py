@@ -7,6 +7,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 
@@ -138,7 +139,7 @@ class Project:
             if _environment(process).get("COULISSE_CONFIG") == str(self.config)
             or (
                 process.pid in {attached.pid for attached in self.attached}
-                and process.status() != psutil.STATUS_ZOMBIE
+                and is_alive(process)
             )
         ]
 
@@ -147,7 +148,8 @@ class Project:
             process.kill()
             process.communicate()
         for process in self.processes():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 @pytest.fixture
@@ -167,6 +169,14 @@ def end(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:
     """Send a signal, wait for the end and return the whole output."""
     process.send_signal(number)
     return process.communicate(timeout=TIMEOUT_SECONDS)[0]
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Return whether a process runs; a zombie does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:

@@ -23,6 +23,7 @@ from tests.processes.conftest import (
     TIMEOUT_SECONDS,
     Project,
     end,
+    is_alive,
     until,
 )
 
@@ -67,15 +68,16 @@ def recorded_pids(project: Project) -> list[int | None]:
     return [] if record is None else [each.pid for each in record.sidecars]
 
 
+def command_line(process: psutil.Process) -> list[str]:
+    """Return the command line; none if the process has ended."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
 def have_ended(processes: list[psutil.Process]) -> Callable[[], bool]:
     return lambda: not any(map(is_alive, processes))
-
-
-def is_alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 class SidecarsProcess:
@@ -115,7 +117,7 @@ class SidecarsProcess:
         return [
             each
             for each in psutil.Process(self.process.pid).children()
-            if is_alive(each) and "guard.py" in " ".join(each.cmdline())
+            if "guard.py" in " ".join(command_line(each))
         ]
 
 

@@ -31,8 +31,10 @@ def children() -> list[psutil.Process]:
     for process in psutil.Process().children():
         try:
             is_ours = "turns.structured_output.schema_worker" in process.cmdline()
-        except (psutil.NoSuchProcess, psutil.ZombieProcess):
-            is_ours = process.status() == psutil.STATUS_ZOMBIE
+        except psutil.ZombieProcess:
+            is_ours = True
+        except psutil.NoSuchProcess:
+            is_ours = False
         if is_ours:
             found.append(process)
     return found
