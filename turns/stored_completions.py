@@ -74,18 +74,23 @@ def read_page(
     rows = StoredCompletion.objects.of_user(
         user_id, agent=agent, after=after, is_descending=is_descending
     )
-    return list(islice(_read_all(user_id, rows, metadata), limit))
+    # Databases differ in the keys of JSON that they find.
+    rows = (row for row in rows if metadata.items() <= row.metadata.items())
+    page: list[ListedTurn] = []
+    while batch := list(islice(rows, limit - len(page))):
+        page += _with_turns(user_id, batch)
+    return page
 
 
-def _read_all(
-    user_id: UserId, rows: Iterator[StoredCompletion], wanted: Mapping[str, str]
+def _with_turns(
+    user_id: UserId, rows: Sequence[StoredCompletion]
 ) -> Iterator[ListedTurn]:
-    for row in rows:
-        # Databases differ in the keys of JSON that they find.
-        if wanted.items() <= row.metadata.items():
-            listed = _with_turn(user_id, TurnId(row.message.turn_id), row)
-            if listed is not None:
-                yield listed
+    """Yield those turns that were not deleted meanwhile."""
+    metadata = {TurnId(row.message.turn_id): row.metadata for row in rows}
+    turns = stored_turns.read_turns(user_id, list(metadata))
+    for turn_id, each in metadata.items():
+        if turn_id in turns:
+            yield ListedTurn(turns[turn_id], each)
 
 
 def _with_turn(

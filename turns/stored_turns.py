@@ -60,9 +60,9 @@ class StoredTurn:
 
 def read_turn(user_id: UserId, found: uuid.UUID) -> StoredTurn | None:
     """Return a user's turn by its own id or by that of its task, or None."""
-    turn = turn_lookup.read_visible_turn(user_id, TurnId(found))
+    turn = read_turns(user_id, [TurnId(found)]).get(TurnId(found))
     if turn is not None:
-        return _with_record(found, turn, None)
+        return turn
     task = _find_task(user_id, found)
     return None if task is None else _of_task(task)
 
@@ -97,10 +97,14 @@ def delete_turn(user_id: UserId, found: uuid.UUID) -> bool:
 
 def read_turns(
     user_id: UserId, turn_ids: Collection[TurnId]
-) -> Mapping[TurnId, VisibleTurn]:
-    """Return a user's turns by their ids; unknown ones are left out."""
-    found = (turn_lookup.read_visible_turn(user_id, turn_id) for turn_id in turn_ids)
-    return {turn.turn_id: turn for turn in found if turn is not None}
+) -> Mapping[TurnId, StoredTurn]:
+    """Return a user's turns by their own ids; unknown ones are left out."""
+    turns = turn_lookup.read_visible_turns(user_id, turn_ids)
+    records = Turn.objects.in_bulk(list(turns))
+    return {
+        turn_id: _to_stored(turn_id, turn, records.get(turn_id))
+        for turn_id, turn in turns.items()
+    }
 
 
 def _find_task(user_id: UserId, task_id: uuid.UUID) -> Task | None:
@@ -109,17 +113,16 @@ def _find_task(user_id: UserId, task_id: uuid.UUID) -> Task | None:
     return task if task and turn_payload.KEY in task.payload else None
 
 
-def _with_record(
-    found: uuid.UUID, turn: VisibleTurn, task_state: str | None
+def _to_stored(
+    found: uuid.UUID, turn: VisibleTurn, record: Turn | None, state: str | None = None
 ) -> StoredTurn:
-    record = Turn.objects.filter(pk=turn.turn_id).first()
     return StoredTurn(
         found,
         turn.agent,
         turn.created_at if record is None else record.started_at,
         turn,
         None if record is None else record.usage,
-        task_state,
+        state,
         ended_at=turn.created_at,
         request_fields=turn.request_fields,
     )
@@ -129,7 +132,8 @@ def _of_task(task: Task) -> StoredTurn:
     if task.state == Task.State.DONE and task.turn_id is not None:
         turn = turn_lookup.read_visible_turn(task.user_id, TurnId(task.turn_id))
         if turn is not None:
-            return _with_record(task.pk, turn, task.state)
+            record = Turn.objects.filter(pk=turn.turn_id).first()
+            return _to_stored(task.pk, turn, record, task.state)
     return StoredTurn(
         task.pk,
         task.agent,

@@ -1,7 +1,9 @@
 """The model of messages."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any, cast
 from uuid import UUID
 
@@ -112,14 +114,37 @@ class StoredMessageQuerySet(models.QuerySet["StoredMessage"]):
 
         With `is_locked`, the user cannot be erased until the caller's transaction ends.
         """
-        replies = self.filter(turn_id=turn_id, thread__user_id=user_id)
-        # Literally the condition of the partial index: SQLite needs it to use that.
-        replies = replies.filter(GreaterThan(F("finish_reason"), RawSQL("''", ())))
-        found = replies.select_related("thread")
+        found = self.replies(user_id, [turn_id])
         if is_locked:
             found = found.select_for_update(of=("thread",), no_key=True)
-        columns = ("position", "turn_id", "agent", "finish_reason", "thread__user_id")
-        return next(iter(found.only(*columns)[:1]), None)
+        return next(iter(found[:1]), None)
+
+    def replies(
+        self, user_id: UUID, turn_ids: Collection[UUID]
+    ) -> "StoredMessageQuerySet":
+        """Return the last messages of a user's turns, without their content."""
+        found = self.filter(turn_id__in=turn_ids, thread__user_id=user_id)
+        # Literally the condition of the partial index: SQLite needs it to use that.
+        found = found.filter(GreaterThan(F("finish_reason"), RawSQL("''", ())))
+        columns = ("position", "turn_id", "agent", "finish_reason")
+        thread_columns = ("thread__user_id", "thread__name")
+        return found.select_related("thread").only(*columns, *thread_columns)
+
+    def of_turns(
+        self, replies: "Iterable[StoredMessage]", max_messages: int
+    ) -> "StoredMessageQuerySet":
+        """Return the turns of these replies, of each at most the last messages, in
+        the order of threads and positions."""
+        turns = (
+            Q(
+                thread_id=reply.thread_id,
+                turn_id=reply.turn_id,
+                position__gt=reply.position - max_messages,
+                position__lte=reply.position,
+            )
+            for reply in replies
+        )
+        return self.filter(reduce(or_, turns)).order_by("thread_id", "position")
 
 
 StoredMessageBaseManager = models.Manager.from_queryset(StoredMessageQuerySet)

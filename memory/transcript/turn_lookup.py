@@ -1,6 +1,7 @@
 """Lookup of a stored turn by its id, with its messages and earlier ones."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -64,12 +65,30 @@ class VisibleTurn:
 
 def read_visible_turn(user_id: UserId, turn_id: TurnId) -> VisibleTurn | None:
     """Return a turn of this user that has a reply, or None."""
-    reply = StoredMessage.objects.find_reply(user_id, turn_id)
-    if reply is None:
-        return None
-    thread = StoredMessage.objects.of_thread(reply.thread_id)
-    first = reply.position - MAX_TURN_MESSAGES
-    rows = list(thread.since(first).before(reply.position + 1).filter(turn_id=turn_id))
+    return read_visible_turns(user_id, [turn_id]).get(turn_id)
+
+
+def read_visible_turns(
+    user_id: UserId, turn_ids: Collection[TurnId]
+) -> Mapping[TurnId, VisibleTurn]:
+    """Return those turns of this user that have a reply, in two queries."""
+    replies = list(StoredMessage.objects.replies(user_id, turn_ids))
+    if not replies:
+        return {}
+    messages = StoredMessage.objects.of_turns(replies, MAX_TURN_MESSAGES)
+    by_turn = defaultdict(list)
+    for row in messages:
+        by_turn[row.turn_id].append(row)
+    return {
+        TurnId(reply.turn_id): _to_visible_turn(reply.thread.name, rows)
+        for reply in replies
+        if (rows := by_turn[reply.turn_id])
+    }
+
+
+def _to_visible_turn(thread: str, rows: Sequence[StoredMessage]) -> VisibleTurn:
+    """Return the turn of messages whose last one is the reply."""
+    reply = rows[-1]
     start = len(rows) - 1
     while start and rows[start - 1].is_of_own_tools:
         start -= 1
@@ -80,12 +99,12 @@ def read_visible_turn(user_id: UserId, turn_id: TurnId) -> VisibleTurn | None:
     ]
     first_of_reply = rows[start].position
     return VisibleTurn(
-        turn_id,
-        reply.thread.name,
+        TurnId(reply.turn_id),
+        thread,
         reply.agent,
         reply.finish_reason,
-        rows[-1].created_at,
+        reply.created_at,
         [each for each in seen if each[0] < first_of_reply],
         [message for position, message in seen if position >= first_of_reply],
-        request_fields(rows[-1].extra),
+        request_fields(reply.extra),
     )

@@ -22,6 +22,7 @@ from gateway.openai.responses import (
     response_object,
 )
 from gateway.openai.responses.response_object import ResponseHead, Status
+from memory.transcript import turn_lookup
 from memory.transcript.turn_lookup import VisibleTurn
 from turns import stored_turns
 from turns.stored_turns import StoredTurn
@@ -178,7 +179,9 @@ async def read_items(user_id: UserId, item_ids: Sequence[str]) -> Mapping[str, M
             f"input refers to items of more than {MAX_REFERENCES} responses",
             param="input",
         )
-    turns = await database_executor.run(stored_turns.read_turns, user_id, turn_ids)
+    turns = await database_executor.run(
+        turn_lookup.read_visible_turns, user_id, turn_ids
+    )
     found = {
         text: conversation_items.find_message(item, turns[item.turn_id])
         for text, item in parsed.items()

@@ -5,11 +5,14 @@ import uuid
 import httpx2
 import openai
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from core import ids
 from core.events import Usage
 from memory.models import StoredCompletion, StoredMessage
 from tests.gateway.calls import body, post
+from turns import stored_completions
 
 pytestmark = pytest.mark.database
 
@@ -194,3 +197,17 @@ def test_bad_changes_are_refused(server, user, fake, change):
     assert httpx2.post(url, json=change).status_code == 400
     change = {"metadata": None}
     assert httpx2.post(url, json=change).json()["metadata"] == {}
+
+
+def test_page_of_completions_costs_few_queries(sdk, fake):
+    for number in range(4):
+        create(sdk, f"{number}", metadata={"kind": "odd" if number % 2 else "even"})
+    user_id = StoredCompletion.objects.latest("pk").user_id
+    select = {"agent": None, "after": None, "is_descending": False, "limit": 10}
+    with CaptureQueriesContext(connection) as all_four:
+        found = stored_completions.read_page(user_id, metadata={}, **select)
+    assert [each.turn.input[0][1].text for each in found] == list("0123")
+    with CaptureQueriesContext(connection) as two:
+        stored_completions.read_page(user_id, metadata={"kind": "odd"}, **select)
+    # Completions, replies, messages and records.
+    assert (len(all_four), len(two)) == (4, 4)
