@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from access.limits.usage_counters import NO_CHARGE, Charge
 from database import database_executor
 from database.errors import DatabaseDown
 from memory.recall.context import turn_context
@@ -69,18 +68,17 @@ def _release_result(task: "asyncio.Task[Any]") -> None:
     release_later(result if isinstance(result, UsageGrant) else result[1])
 
 
-def release_later(grant: UsageGrant, charge: Charge = NO_CHARGE) -> None:
-    """Release the reservation of a turn that does not begin.
+def release_later(grant: UsageGrant) -> None:
+    """Release the reservation of a turn that does not begin."""
+    if grant.reservation is not None:
+        run_later(grant.release)
 
-    A turn that already has a cost is charged for it, and counts as a request.
-    """
-    if charge != NO_CHARGE:
-        release = database_executor.run_to_end(grant.settle, charge)
-    elif grant.reservation is not None:
-        release = database_executor.run_to_end(grant.release)
-    else:
-        return
-    _pending_releases.add(task := asyncio.create_task(release))
+
+def run_later(release: Callable[[], None]) -> None:
+    """Call what releases a reservation on a database thread; do not wait for it."""
+    _pending_releases.add(
+        task := asyncio.create_task(database_executor.run_to_end(release))
+    )
     task.add_done_callback(_finish_release)
 
 

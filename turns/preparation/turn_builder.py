@@ -22,7 +22,12 @@ from providers.config import PROVIDERS
 from providers.embeddings import usage_collector
 from providers.embeddings.usage_collector import EmbeddingCall
 from telemetry.config import TELEMETRY
-from turns.budget import async_reservations, request_limits, reservations
+from turns.budget import (
+    async_reservations,
+    request_limits,
+    request_usage,
+    reservations,
+)
 from turns.budget.reservations import TurnUsageRequest
 from turns.budget.usage_grant import UsageGrant
 from turns.preparation import attachments, extra_parameters, history, routing
@@ -97,9 +102,16 @@ async def prepare(request: TurnRequest) -> Turn:
 def _release(
     grant: UsageGrant, config: Config, embeddings: Sequence[EmbeddingCall]
 ) -> None:
-    """Release the usage of a turn that does not begin; its embeddings are billed."""
+    """Release the usage of a turn that does not begin.
+
+    If it called an API for embeddings, it is charged and counts as a request.
+    """
+    if not embeddings:
+        async_reservations.release_later(grant)
+        return
     charge = request_limits.embedding_charge(config, embeddings)
-    async_reservations.release_later(grant, charge)
+    settle = request_usage.settle_usage
+    async_reservations.run_later(partial(settle, grant, charge, config, embeddings))
 
 
 async def _check_limits_of_recall(

@@ -9,9 +9,10 @@ import pytest
 from access.limits import time_windows
 from access.models import ApiToken as TokenRow
 from access.tokens import api_tokens
+from telemetry.models import Expense, ExpensePurpose
 from tests.access.actors import ADA
 from tests.gateway import mcp_calls
-from tests.gateway.calls import bearer, until
+from tests.gateway.calls import bearer, body, until
 from tests.gateway.limits.request_limits.requests import (
     DOLLAR,
     EMBEDDED,
@@ -152,6 +153,26 @@ def test_embedding_of_disconnected_client_is_charged(serve, fake, user, create_t
     until(lambda: is_clear(token_meter(user)))
     assert token_meter(user).tokens == ESTIMATE
     assert token_meter(user).micro_usd == ESTIMATE * DOLLAR
+
+
+def test_embedding_of_turn_that_does_not_begin_is_charged_and_recorded(
+    serve, fake, user, create_token
+):
+    url = serve(TOKENS, EMBEDDED, PRICED)
+    headers = bearer(create_token(user))
+    send(url, "POST", "/v1/memories", headers=headers, json={"content": "Likes tea"})
+    charged = token_meter(user).tokens
+    expenses = Expense.objects.filter(purpose=ExpensePurpose.EMBEDDING)
+    recorded = expenses.count()
+    shape = {"name": "shape", "schema": {"type": "nonsense"}}
+    reply_format = {"type": "json_schema", "json_schema": shape}
+    refused = body(user, "What does she drink?", response_format=reply_format)
+    answer = send(url, "POST", "/v1/chat/completions", headers=headers, json=refused)
+    assert answer.json()["error"]["code"] == "invalid_json_schema"
+    until(lambda: expenses.count() > recorded)
+    used = expenses.latest("pk").input_tokens
+    assert used > 0
+    assert token_meter(user).tokens == charged + used
 
 
 MEMORY = [
