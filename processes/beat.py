@@ -3,11 +3,14 @@
 One is enough for any number of workers; several share the work.
 """
 
+import select
 import signal
-from types import FrameType
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from celery import Celery
-from celery.beat import Service
+from celery.beat import Scheduler
 from django.conf import settings
 from django.utils.module_loading import import_string
 
@@ -18,17 +21,42 @@ FORCE_EXIT_SECONDS = 5.0
 
 def run() -> None:
     """Run what is due until SIGTERM."""
-    app: Celery = import_string(settings.COULISSE_CELERY_APP)
-    signal.signal(signal.SIGTERM, _exit)
     with background_process.prepared("due tasks"):
         # Celery's own command would import all jobs to send their names.
-        scheduler = import_string(settings.CELERY_BEAT_SCHEDULER)
-        Service(app, scheduler_cls=scheduler).start()
+        app: Celery = import_string(settings.COULISSE_CELERY_APP)
+        run_scheduler(import_string(settings.CELERY_BEAT_SCHEDULER)(app))
 
 
-def _exit(number: int, frame: FrameType | None) -> None:
-    # Celery catches it and returns.
-    raise SystemExit
+def run_scheduler(scheduler: Scheduler) -> None:
+    """Run what is due until SIGTERM or SIGINT; a tick that has begun ends first.
+
+    Celery's own loop ends by an exception at any line. That could leave a lock of the
+    log behind, for which the other threads would wait at the end.
+    """
+    with _wait_for_signals() as is_stopped:
+        try:
+            while not is_stopped(max(scheduler.tick(), 0.0)):
+                pass
+        finally:
+            scheduler.close()
+
+
+@contextmanager
+def _wait_for_signals() -> Iterator[Callable[[float], bool]]:
+    """Provide a function that waits, and returns whether a signal came."""
+    receiving, sending = socket.socketpair()
+    sending.setblocking(False)
+    before = signal.set_wakeup_fd(sending.fileno())
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    handlers = [signal.signal(number, lambda *_: None) for number in numbers]
+    try:
+        yield lambda seconds: bool(select.select([receiving], (), (), seconds)[0])
+    finally:
+        for number, handler in zip(numbers, handlers, strict=True):
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(before)
+        receiving.close()
+        sending.close()
 
 
 if __name__ == "__main__":
