@@ -78,7 +78,7 @@ class OAuthConfig(BaseModel):
         given = [name for name in STATIC_FIELDS if getattr(self, name) is not None]
         if self.mode == "discover" and given:
             raise ValueError(
-                f"has {_join_names(given)}, which only mode: static uses; add "
+                f"has {', '.join(given)}, which only mode: static uses; add "
                 "mode: static, or remove it"
             )
         secret = self.client_secret
@@ -86,24 +86,15 @@ class OAuthConfig(BaseModel):
             given.remove("client_secret")
         missing = [name for name in STATIC_FIELDS if name not in given]
         if self.mode == "static" and missing:
-            raise ValueError(f"needs {_join_names(missing)} with mode: static")
+            raise ValueError(f"needs {', '.join(missing)} with mode: static")
         return self
-
-
-def _read_oauth(value: Any) -> Any:
-    """Return None for `true`, which is the default."""
-    return None if value is True else value
 
 
 class ToolServerConfig(BaseModel):
     """An MCP server: remote with a `url`, a child process with a `command`."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        # The input contains secrets.
-        hide_input_in_errors=True,
-    )
+    # The input contains secrets.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     transport: TransportKind | None = Field(
         None,
@@ -137,7 +128,11 @@ class ToolServerConfig(BaseModel):
     )
     oauth: Annotated[
         OAuthConfig | Literal[False] | None,
-        BeforeValidator(_read_oauth, json_schema_input_type=OAuthConfig | bool),
+        # `true` is the default.
+        BeforeValidator(
+            lambda value: None if value is True else value,
+            json_schema_input_type=OAuthConfig | bool,
+        ),
     ] = Field(
         None,
         description="How each user signs in. Default for a `url`: discovery. `false` "
@@ -210,7 +205,7 @@ def _check_remote(server: ToolServerConfig) -> None:
     given = [name for name in CHILD_FIELDS if name in server.model_fields_set]
     if given:
         raise ValueError(
-            f"has {_join_names(given)}, which only a command: uses; remove it"
+            f"has {', '.join(given)}, which only a command: uses; remove it"
         )
     names = {name.lower() for name in server.headers}
     if "authorization" in names and server.sign_in is not None:
@@ -218,10 +213,6 @@ def _check_remote(server: ToolServerConfig) -> None:
             "has both a header Authorization and a sign-in of each user; add oauth: "
             "false if the header is for all users, or remove the header"
         )
-
-
-def _join_names(names: Iterable[str]) -> str:
-    return ", ".join(names)
 
 
 def _check_servers(

@@ -57,7 +57,7 @@ async def query_status(config: Config, name: str, *, pool: SessionPool) -> Serve
     """
     server = config.get(MCP)[name]
     if server.sign_in is None:
-        target = ServerTarget(name, server, config.path.absolute().parent)
+        target = ServerTarget.shared(config, name)
         pool.clear_failure(target)
         try:
             async with pool.session(target, wait_seconds=TIMEOUT_SECONDS) as session:

@@ -1,8 +1,10 @@
 """The MCP tools of an agent's turn, and the discovery of all servers at start."""
 
 import asyncio
+import hashlib
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,13 +14,14 @@ from config.sections import Config
 from core.ids import UserId
 from core.tools import Tool, ToolResult
 from core.trace import TracedToolCall
+from core.validation import tool_names
 from mcp_bridge.client.session_pool import SessionPool
 from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.config import MCP
 from mcp_bridge.errors import ServerFailed, ServerGone, SignInNeeded
 from mcp_bridge.oauth.errors import SignInFailed
 from mcp_bridge.oauth.token_manager import TokenManager
-from mcp_bridge.tools import catalog, result_conversion, unique_names
+from mcp_bridge.tools import catalog, result_conversion
 from mcp_bridge.tools.catalog import CatalogTool
 
 logger = logging.getLogger(__name__)
@@ -27,6 +30,7 @@ CreateLink = Callable[[], str]
 """Creates a new link at which the user connects a server."""
 
 NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
+DIGEST_LENGTH = 8
 MAX_NAMES_LOGGED = 30
 TIMEOUT_SECONDS = 5.0
 """How long a user waits for a server; a slower one is available in their next turn."""
@@ -67,23 +71,48 @@ async def open_tools(
     else:
         found = await asyncio.gather(*(server.tools() for server in granted_servers))
     tools = [tool for group in found for tool in group]
-    names = unique_names.assign_names([(tool.target, tool.name) for tool in tools])
+    names = assign_names([(tool.target, tool.name) for tool in tools])
     return [
         tool if tool.name == name else replace(tool, name=name)
         for tool, name in zip(tools, names, strict=True)
     ]
 
 
+def assign_names(tools: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a unique name for each tool of a server, given as (server, name).
+
+    The tool's own name, adapted to providers' rules. Two equal names both get their
+    server's name as a prefix; if that does not suffice, a hash as a suffix. A name
+    depends only on the offered tools, so it is stable from turn to turn.
+    """
+    short = [tool_names.to_safe_name(name) for _, name in tools]
+    counts = Counter(short)
+    prefixed = [
+        name if counts[name] == 1 else tool_names.to_safe_name(f"{server}_{original}")
+        for name, (server, original) in zip(short, tools, strict=True)
+    ]
+    counts = Counter(prefixed)
+    return [
+        name if counts[name] == 1 else _with_hash(name, *tool)
+        for name, tool in zip(prefixed, tools, strict=True)
+    ]
+
+
+def _with_hash(name: str, server: str, original: str) -> str:
+    digest = hashlib.sha256(f"{server}\0{original}".encode()).hexdigest()
+    prefix_length = tool_names.MAX_LENGTH - DIGEST_LENGTH - 1
+    return f"{name[:prefix_length]}_{digest[:DIGEST_LENGTH]}"
+
+
 async def discover_tools(config: Config, *, pool: SessionPool) -> None:
     """Query every server without sign-in: log its tools, or its failure."""
     pool.apply_config(config)
-    targets = [
-        ServerTarget(name, server, config.path.absolute().parent)
-        for name, server in config.get(MCP).items()
-        if server.sign_in is None
-    ]
     await asyncio.gather(
-        *(_log_tools(server_target, pool) for server_target in targets)
+        *(
+            _log_tools(ServerTarget.shared(config, name), pool)
+            for name, server in config.get(MCP).items()
+            if server.sign_in is None
+        )
     )
 
 
@@ -94,9 +123,7 @@ async def _log_tools(server_target: ServerTarget, pool: SessionPool) -> None:
     except ServerFailed as exc:
         logger.warning("%s; agents run without its tools until it answers", exc)
         return
-    names = [
-        catalog.printable_name(catalog_tool.name) for catalog_tool in catalog_tools
-    ]
+    names = [catalog.printable_name(tool.name) for tool in catalog_tools]
     more = len(names) - MAX_NAMES_LOGGED
     logger.info(
         "mcp server '%s' offers %d tool%s: %s%s",
@@ -123,35 +150,18 @@ async def _open_servers(
     if with_sign_in:
         tokens = await credentials.tokens(config, with_sign_in, user_id)
 
-    def server_target(name: str) -> ServerTarget:
-        server = servers[name]
-        folder = config.path.absolute().parent
-        if server.sign_in is None:
-            return ServerTarget(name, server, folder)
-        renew = partial(credentials.renew, config, name, user_id)
-        token = tokens.get(name)
+    def open_server(name: str, grant: ServerGrant) -> _GrantedServer:
+        token, error = tokens.get(name), None
         if isinstance(token, SignInFailed):
-            token = None
-        return ServerTarget(name, server, folder, user_id, token, renew)
+            token, error = None, token
+        target = ServerTarget.shared(config, name)
+        if target.server.sign_in is not None:
+            renew = partial(credentials.renew, config, name, user_id)
+            target = replace(target, user_id=user_id, token=token, renew=renew)
+        link = partial(credentials.link, config, name, user_id)
+        return _GrantedServer(grant, target, error, pool, link, wait_seconds)
 
-    def sign_in_error(name: str) -> SignInFailed | None:
-        token = tokens.get(name)
-        return token if isinstance(token, SignInFailed) else None
-
-    def link(name: str) -> str:
-        return credentials.link(config, name, user_id)
-
-    return [
-        _GrantedServer(
-            grant,
-            server_target(name),
-            sign_in_error(name),
-            pool,
-            partial(link, name),
-            wait_seconds,
-        )
-        for name, grant in granted.items()
-    ]
+    return [open_server(name, grant) for name, grant in granted.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,36 +194,32 @@ class _GrantedServer:
         except ServerFailed as exc:
             return [self._unreachable(exc)]
         return [
-            self._tool(catalog_tool) for catalog_tool in self._allowed(catalog_tools)
+            ServerTool(
+                name=tool.name,
+                target=self.server_target.name,
+                description=tool.description,
+                parameters=tool.parameters,
+                server_name=tool.name,
+                is_read_only=tool.is_read_only,
+                server_target=self.server_target,
+                pool=self.pool,
+                link=self.link,
+            )
+            for tool in self._allowed(catalog_tools)
         ]
-
-    def _tool(self, catalog_tool: CatalogTool) -> "ServerTool":
-        return ServerTool(
-            name=catalog_tool.name,
-            target=self.server_target.name,
-            description=catalog_tool.description,
-            parameters=catalog_tool.parameters,
-            server_name=catalog_tool.name,
-            is_read_only=catalog_tool.is_read_only,
-            server_target=self.server_target,
-            pool=self.pool,
-            link=self.link,
-        )
 
     def _allowed(self, catalog_tools: Sequence[CatalogTool]) -> Sequence[CatalogTool]:
         only = self.grant.only
         if only is None:
             return catalog_tools
-        names = {catalog_tool.name for catalog_tool in catalog_tools}
+        names = {tool.name for tool in catalog_tools}
         for name in only:
             if name not in names:
                 self.pool.warn_once(
                     self.server_target,
                     f"has no tool '{name}', which an agent lists under only:",
                 )
-        return [
-            catalog_tool for catalog_tool in catalog_tools if catalog_tool.name in only
-        ]
+        return [tool for tool in catalog_tools if tool.name in only]
 
     def _sign_in_tools(self) -> "list[ServerTool | UnavailableTool]":
         server = self.server_target.name
@@ -223,37 +229,26 @@ class _GrantedServer:
                 f"wants to use {server}: it returns a link for them to open. After "
                 "that, the tools of that server replace this one."
             )
-            return [self._unavailable_tool(f"connect_{server}", description, "connect")]
+            return [self._unavailable_tool(f"connect_{server}", description)]
         description = (
             f"A tool of '{server}', which the user has not connected yet. Call it to "
             "get a link for them to open. After that, its arguments are available."
         )
-        return [
-            self._unavailable_tool(name, description, "connect")
-            for name in self.grant.only
-        ]
+        return [self._unavailable_tool(name, description) for name in self.grant.only]
 
     def _unreachable(self, exc: ServerFailed) -> "UnavailableTool":
-        description = (
-            f"The tools of the MCP server '{self.server_target.name}' are not "
-            f"available now: {exc.message}. Do not call this tool; tell the user if "
-            "they need it."
+        server = self.server_target.name
+        reason = (
+            f"The tools of the MCP server '{server}' are not available now: "
+            f"{exc.message}. Do not call this tool; tell the user if they need it."
         )
-        return self._unavailable_tool(
-            f"{self.server_target.name}_unreachable", description, "unreachable"
-        )
+        return self._unavailable_tool(f"{server}_unreachable", reason, reason)
 
     def _unavailable_tool(
-        self, name: str, description: str, kind: "Literal['connect', 'unreachable']"
+        self, name: str, description: str, reason: str | None = None
     ) -> "UnavailableTool":
-        text = None if kind == "connect" else description
-        return UnavailableTool(
-            name=name,
-            target=self.server_target.name,
-            description=description,
-            reason=text,
-            link=self.link,
-        )
+        target = self.server_target.name
+        return UnavailableTool(name, target, description, reason, self.link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,14 +273,12 @@ class ServerTool:
     ) -> ToolResult:
         """Call the tool at the server; return a sign-in link if required."""
         try:
-            return await self._call(arguments)
-        except SignInNeeded:
-            return sign_in_message(self.target, self.link())
-        except ServerGone as exc:
-            if not exc.is_safe_to_retry:
-                raise
-        # The session ended before the call began: retry with a new one.
-        try:
+            try:
+                return await self._call(arguments)
+            except ServerGone as exc:
+                if not exc.is_safe_to_retry:
+                    raise
+            # The session ended before the call began: retry with a new one.
             return await self._call(arguments)
         except SignInNeeded:
             return sign_in_message(self.target, self.link())

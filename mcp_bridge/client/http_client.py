@@ -17,7 +17,6 @@ import orjson
 
 from core.errors import CoulisseError
 from mcp_bridge.client.target import RenewToken, ServerTarget
-from mcp_bridge.config import ToolServerConfig
 
 CONNECT_SECONDS = 10.0
 EXTRA_READ_SECONDS = 5.0
@@ -115,10 +114,6 @@ def _set_token(token: str | None, request: httpx2.Request) -> None:
         request.headers["Authorization"] = f"Bearer {token}"
 
 
-def _configured_headers(server: ToolServerConfig) -> dict[str, str]:
-    return {name: value.get_secret_value() for name, value in server.headers.items()}
-
-
 class McpHttpClient(httpx2.AsyncClient):
     """Sends the requests of one session; failures never raise."""
 
@@ -128,11 +123,12 @@ class McpHttpClient(httpx2.AsyncClient):
         """`on_lost` receives what ends the session of an `sse` server."""
         self._is_sse = target.server.kind == "sse"
         self._on_lost = on_lost
+        configured = target.server.headers.items()
         super().__init__(
             auth=bearer,
             headers={
                 "User-Agent": "coulisse",
-                **_configured_headers(target.server),
+                **{name: value.get_secret_value() for name, value in configured},
                 # Decompression after the size check could yield any size.
                 "Accept-Encoding": "identity",
             },

@@ -127,14 +127,11 @@ class SessionPool:
             return
         state.config_digest = config.digest
         servers = config.get(MCP)
-        for key in list(state.pooled):
+        for key in {*state.pooled, *state.exited}:
             server = servers.get(key.server)
             if server is None or not key.digest.startswith(server.digest):
                 self._drop(key)
-        for key in list(state.exited):
-            server = servers.get(key.server)
-            if server is None or not key.digest.startswith(server.digest):
-                del state.exited[key]
+                state.exited.pop(key, None)
 
     def warn_once(self, target: ServerTarget, problem: str) -> None:
         """Log a warning about a server once, up to a maximum number."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from config.sections import Config
 from core.ids import UserId
-from mcp_bridge.config import ToolServerConfig
+from mcp_bridge.config import MCP, ToolServerConfig
 
 RenewToken = Callable[[str], Awaitable[str | None]]
 """Returns another token in place of a refused one, or None."""
@@ -34,6 +35,11 @@ class ServerTarget:
     """None for a server without sign-in."""
     token: str | None = None
     renew: RenewToken | None = None
+
+    @classmethod
+    def shared(cls, config: Config, name: str) -> "ServerTarget":
+        """Return the target for all users of a server."""
+        return cls(name, config.get(MCP)[name], config.path.absolute().parent)
 
     @property
     def key(self) -> SessionKey:

@@ -144,9 +144,9 @@ class ClientRegistry:
         stored = await database_executor.run_to_end(client.register, replaces=old)
         if not stored.decrypt_secret():
             raise SignInFailed(
-                f"mcp server '{name}': this process cannot decrypt the client that "
-                "another one registered; set the same COULISSE_VAULT_KEY for all",
-                provider=name,
+                name,
+                "this process cannot decrypt the client that another one registered; "
+                "set the same COULISSE_VAULT_KEY for all",
             )
         return stored
 

@@ -54,10 +54,10 @@ class SignInFailed(ServerFailed):
 
     code = "sign_in_failed"
 
-    def __init__(self, detail: str = "", *, provider: str = "") -> None:
+    def __init__(self, server: str, detail: str) -> None:
         text = inspect.cleandoc(type(self).__doc__ or "").rstrip(".")
-        message = f"mcp server '{provider}': {text[:1].lower()}{text[1:]}"
-        super().__init__(message, server=provider, detail=detail)
+        message = f"mcp server '{server}': {text[:1].lower()}{text[1:]}"
+        super().__init__(message, server=server, detail=detail)
 
 
 class AuthServerUnreachable(SignInFailed):
@@ -84,9 +84,9 @@ class AuthServerRefused(SignInFailed):
     code = "sign_in_refused"
 
     def __init__(
-        self, detail: str, *, error: str, description: str = "", provider: str = ""
+        self, server: str, detail: str, *, error: str, description: str
     ) -> None:
-        super().__init__(detail, provider=provider)
+        super().__init__(server, detail)
         self.error = error
         """OAuth's error code, such as `invalid_grant`."""
         self.description = description

@@ -191,16 +191,14 @@ class AuthorizationFlow:
                 response.description or response.error
             )
             raise AuthServerRefused(
-                f"mcp server '{client.server}': the sign-in provider refused: {reason}",
+                client.server,
+                f"the sign-in provider refused: {reason}",
                 error=response.error,
                 description=reason,
-                provider=client.server,
             )
         if not response.code:
             raise AuthServerReplyInvalid(
-                f"mcp server '{client.server}': the sign-in provider returned no "
-                "authorization code",
-                provider=client.server,
+                client.server, "the sign-in provider returned no authorization code"
             )
         try:
             return await token_endpoint.redeem_code(
@@ -230,8 +228,7 @@ def _check_issuer(client: McpClient, issuer: str | None) -> None:
         return
     if issuer is None or not issuers_match(issuer, expected):
         raise AuthServerReplyInvalid(
-            f"mcp server '{client.server}': the response is not from {expected}",
-            provider=client.server,
+            client.server, f"the response is not from {expected}"
         )
 
 

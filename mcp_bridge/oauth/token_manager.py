@@ -199,9 +199,9 @@ class TokenManager:
 def _renewal_failed(server: str) -> SignInFailed:
     """Return the error for the model, without internal details."""
     return SignInFailed(
-        f"mcp server '{server}': the user's token could not be renewed because the "
-        "sign-in provider does not answer; try again in a minute",
-        provider=server,
+        server,
+        "the user's token could not be renewed because the sign-in provider does "
+        "not answer; try again in a minute",
     )
 
 

@@ -142,8 +142,6 @@ class TokenRefresher:
             until = found.refresh_lease_until
             if until is None or until <= self._clock():
                 raise SignInFailed(
-                    f"mcp server '{stored.server}': another process could not refresh "
-                    "the user's token",
-                    provider=stored.server,
+                    stored.server, "another process could not refresh the user's token"
                 )
             await asyncio.sleep(backoff.next_seconds())

@@ -9,8 +9,7 @@ import pytest
 from mcp_bridge.client.session_pool import SessionPool
 from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.errors import ServerGone, ServerUnreachable, SignInNeeded
-from mcp_bridge.tools.unique_names import assign_names
-from mcp_bridge.toolset import ServerTool
+from mcp_bridge.toolset import ServerTool, assign_names
 from tests.mcp_bridge.conftest import (
     HERE,
     USER,

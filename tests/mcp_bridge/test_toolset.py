@@ -9,8 +9,7 @@ from core.ids import UserId
 from core.tools import to_openai_tool
 from mcp_bridge import toolset
 from mcp_bridge.oauth.errors import SignInFailed
-from mcp_bridge.tools.unique_names import assign_names
-from mcp_bridge.toolset import ServerGrant, discover_tools, open_tools
+from mcp_bridge.toolset import ServerGrant, assign_names, discover_tools, open_tools
 from tests.mcp_bridge.conftest import (
     NO_CREDENTIALS,
     TEST_SECONDS,
@@ -198,7 +197,7 @@ async def test_each_granted_name_has_a_placeholder(pool):
 
 async def test_failed_renewal_does_not_ask_to_connect(pool):
     by = CountingTokens()
-    by.tokens_by_user = {USER: SignInFailed("could not be renewed", provider="todoist")}
+    by.tokens_by_user = {USER: SignInFailed("todoist", "could not be renewed")}
     config = configured(todoist=SIGNED_SERVER)
     (tool,) = (await open_named_tools(config, pool, by=by)).values()
     assert tool.name == "todoist_unreachable"

@@ -6,6 +6,8 @@ the endpoints. A server without metadata is its own issuer.
 """
 
 import re
+from contextlib import suppress
+from typing import TypeVar
 
 from mcp.client.auth.utils import (
     build_oauth_authorization_server_metadata_discovery_urls as issuer_metadata_urls,
@@ -16,7 +18,7 @@ from mcp.client.auth.utils import (
 from mcp.client.auth.utils import get_client_metadata_scopes, issuers_match
 from mcp.shared.auth import OAuthMetadata, ProtectedResourceMetadata
 from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from mcp_bridge.oauth.authorization_server.http_requests import (
     OAuthHttpClient,
@@ -28,8 +30,16 @@ from mcp_bridge.oauth.types import AuthorizationServer
 
 SUPPORTED_GRANTS = ["authorization_code", "refresh_token"]
 MAX_ISSUER_LENGTH = 512
+ENDPOINTS = (
+    "authorization_endpoint",
+    "token_endpoint",
+    "registration_endpoint",
+    "revocation_endpoint",
+)
 CHALLENGE = re.compile(r'(?<![\w-])(resource_metadata|scope)=(?:"([^"]*)"|([^\s,"]+))')
 """A parameter of `WWW-Authenticate`."""
+
+M = TypeVar("M", bound=BaseModel)
 
 
 async def discover(
@@ -56,10 +66,10 @@ async def discover(
                 server, url, resource, metadata, challenge.get("scope")
             )
     raise AuthServerReplyInvalid(
-        f"mcp server '{server}': its sign-in cannot be discovered: "
-        f"{', '.join(issuers)} publishes no OAuth metadata; set oauth with mode: "
-        "static, or oauth: false if it has no sign-in",
-        provider=server,
+        server,
+        f"its sign-in cannot be discovered: {', '.join(issuers)} publishes no "
+        "OAuth metadata; set oauth with mode: static, or oauth: false if it has "
+        "no sign-in",
     )
 
 
@@ -76,58 +86,48 @@ async def _resource_metadata(
     http: OAuthHttpClient, server: str, url: str, metadata_url: str | None
 ) -> ProtectedResourceMetadata | None:
     """Return the server's metadata (RFC 9728), or None if it publishes none."""
-    for document_url in resource_metadata_urls(metadata_url, url):
-        check_secret_url(server, document_url, near=url)
-        response = await http.get(server, document_url)
-        try:
-            found = ProtectedResourceMetadata.model_validate(
-                _parse_document(server, response)
-            )
-        except ValidationError:
-            continue
-        if not check_resource_allowed(
-            resource_url_from_server_url(url), str(found.resource)
-        ):
-            raise AuthServerReplyInvalid(
-                f"mcp server '{server}': {document_url} describes "
-                f"{found.resource}, not {url}; check the url",
-                provider=server,
-            )
-        return found
-    return None
+    urls = resource_metadata_urls(metadata_url, url)
+    source, found = await _read_first(
+        http, server, urls, ProtectedResourceMetadata, near=url
+    )
+    if found is not None and not check_resource_allowed(
+        resource_url_from_server_url(url), str(found.resource)
+    ):
+        raise AuthServerReplyInvalid(
+            server, f"{source} describes {found.resource}, not {url}; check the url"
+        )
+    return found
 
 
 async def _issuer_metadata(
     http: OAuthHttpClient, server: str, url: str, issuer: str
 ) -> OAuthMetadata | None:
     """Return an issuer's metadata (RFC 8414), or None if it publishes none."""
-    for document_url in issuer_metadata_urls(issuer, url):
-        check_secret_url(server, document_url, near=url)
-        response = await http.get(server, document_url)
-        try:
-            found = OAuthMetadata.model_validate(_parse_document(server, response))
-        except ValidationError:
-            continue
-        # The publisher of one host must not speak for another issuer (RFC 8414 §3.3).
-        if not issuers_match(str(found.issuer), issuer):
-            raise AuthServerReplyInvalid(
-                f"mcp server '{server}': {document_url} names the issuer "
-                f"{found.issuer}, not {issuer}",
-                provider=server,
-            )
-        return found
-    return None
-
-
-def _parse_document(server: str, response: OAuthResponse) -> dict[str, object]:
-    """Return a document, empty if missing; raises if the response is invalid."""
-    if response.status >= 500:
+    urls = issuer_metadata_urls(issuer, url)
+    source, found = await _read_first(http, server, urls, OAuthMetadata, near=url)
+    # The publisher of one host must not speak for another issuer (RFC 8414 §3.3).
+    if found is not None and not issuers_match(str(found.issuer), issuer):
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': {response.url} answered with status "
-            f"{response.status}",
-            provider=server,
+            server, f"{source} names the issuer {found.issuer}, not {issuer}"
         )
-    return (response.json() or {}) if response.status == 200 else {}
+    return found
+
+
+async def _read_first(
+    http: OAuthHttpClient, server: str, urls: list[str], shape: type[M], *, near: str
+) -> tuple[str, M | None]:
+    """Return the first valid document, and its URL; raises for a failing server."""
+    for url in urls:
+        check_secret_url(server, url, near=near)
+        response = await http.get(server, url)
+        if response.status >= 500:
+            raise AuthServerReplyInvalid(
+                server, f"{response.url} answered with status {response.status}"
+            )
+        with suppress(ValidationError):
+            document = response.json() if response.status == 200 else {}
+            return url, shape.model_validate(document)
+    return "", None
 
 
 def _build_authorization_server(
@@ -140,17 +140,15 @@ def _build_authorization_server(
     challenges = metadata.code_challenge_methods_supported
     if challenges is not None and "S256" not in challenges:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': {metadata.issuer} does not support PKCE with S256",
-            provider=server,
+            server, f"{metadata.issuer} does not support PKCE with S256"
         )
-    endpoints = _endpoints(metadata)
-    for document_url in (str(metadata.issuer), *filter(None, endpoints.values())):
+    found = {name: getattr(metadata, name) for name in ENDPOINTS}
+    endpoints = {name: str(endpoint) for name, endpoint in found.items() if endpoint}
+    for document_url in (str(metadata.issuer), *endpoints.values()):
         check_secret_url(server, document_url, near=url)
     if len(str(metadata.issuer)) > MAX_ISSUER_LENGTH:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': its issuer is longer than {MAX_ISSUER_LENGTH} "
-            "characters",
-            provider=server,
+            server, f"its issuer is longer than {MAX_ISSUER_LENGTH} characters"
         )
     scopes = get_client_metadata_scopes(
         challenge_scope, resource, metadata, SUPPORTED_GRANTS
@@ -162,27 +160,14 @@ def _build_authorization_server(
             "issuer": str(metadata.issuer),
             **({} if methods is None else {"auth_methods": methods}),
             "scopes": (scopes or "").split(),
-            "resource": (
-                resource_url_from_server_url(url)
-                if resource is None
-                else str(resource.resource)
-            ),
+            "resource": str(resource.resource)
+            if resource
+            else resource_url_from_server_url(url),
             "has_issuer_parameter": bool(
                 metadata.authorization_response_iss_parameter_supported
             ),
         }
     )
-
-
-def _endpoints(metadata: OAuthMetadata) -> dict[str, str | None]:
-    names = (
-        "authorization_endpoint",
-        "token_endpoint",
-        "registration_endpoint",
-        "revocation_endpoint",
-    )
-    found = {name: getattr(metadata, name) for name in names}
-    return {name: None if url is None else str(url) for name, url in found.items()}
 
 
 def _origin(url: str) -> str:

@@ -29,9 +29,9 @@ async def register_client(
     """Register this server with a provider; raises `SignInFailed`."""
     if provider.registration_endpoint is None:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': {provider.issuer} does not support dynamic client "
-            "registration; register a client there and set oauth with mode: static",
-            provider=server,
+            server,
+            f"{provider.issuer} does not support dynamic client registration; register "
+            "a client there and set oauth with mode: static",
         )
     method = _choose_auth_method(server, provider)
     request = _registration_request(provider, redirect_uri, method)
@@ -60,10 +60,9 @@ def _choose_auth_method(server: str, provider: AuthorizationServer) -> str:
     method = next((m for m in METHODS if m in provider.auth_methods), None)
     if method is None:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': {provider.issuer} supports none of "
-            f"{', '.join(METHODS)}; register a client there and set oauth with mode: "
-            "static",
-            provider=server,
+            server,
+            f"{provider.issuer} supports none of {', '.join(METHODS)}; register a "
+            "client there and set oauth with mode: static",
         )
     return method
 
@@ -79,9 +78,9 @@ def _assigned_auth_method(
     assigned = registered.token_endpoint_auth_method or requested
     if assigned not in METHODS:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': {provider.issuer} requires '{assigned}' at its "
-            "token endpoint, which is not supported",
-            provider=server,
+            server,
+            f"{provider.issuer} requires '{assigned}' at its token endpoint, which is "
+            "not supported",
         )
     return assigned
 
@@ -97,19 +96,17 @@ async def _post_registration(
     if response.status not in (200, 201):
         error, description = parse_error(response)
         raise AuthServerRefused(
-            f"mcp server '{server}': {provider.issuer} refused the registration with "
-            f"status {response.status}: {description}",
+            server,
+            f"{provider.issuer} refused the registration with status "
+            f"{response.status}: {description}",
             error=error,
             description=description,
-            provider=server,
         )
     try:
         return OAuthClientInformationFull.model_validate(response.json())
     except ValidationError as exc:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': {provider.issuer} sent an invalid registration "
-            "response",
-            provider=server,
+            server, f"{provider.issuer} sent an invalid registration response"
         ) from exc
 
 

@@ -56,15 +56,11 @@ class OAuthHttpClient:
             target = urljoin(url, target)
             if urlsplit(target).scheme != urlsplit(url).scheme:
                 raise AuthServerReplyInvalid(
-                    f"mcp server '{server}': {url} redirects to another scheme, which "
-                    "is not allowed",
-                    provider=server,
+                    server, f"{url} redirects to another scheme, which is not allowed"
                 )
             check_secret_url(server, target, near=url)
             url = target
-        raise AuthServerReplyInvalid(
-            f"mcp server '{server}': {url} redirects too often", provider=server
-        )
+        raise AuthServerReplyInvalid(server, f"{url} redirects too often")
 
     async def post(
         self,
@@ -110,16 +106,15 @@ class OAuthHttpClient:
                 return OAuthResponse(url, response.status_code, response.headers, body)
         except TimeoutError as exc:
             raise AuthServerTimedOut(
-                f"mcp server '{server}': {_without_query(url)} did not answer within "
+                server,
+                f"{_without_query(url)} did not answer within "
                 f"{self._seconds:g} seconds",
-                provider=server,
             ) from exc
         # ValueError: an address or a header that cannot be written.
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as exc:
             raise AuthServerUnreachable(
-                f"mcp server '{server}': {_without_query(url)} cannot be reached "
-                f"({type(exc).__name__})",
-                provider=server,
+                server,
+                f"{_without_query(url)} cannot be reached ({type(exc).__name__})",
             ) from exc
 
     async def _read(self, server: str, response: httpx2.Response) -> bytes:
@@ -128,9 +123,9 @@ class OAuthHttpClient:
             body += piece
             if len(body) > self._max_bytes:
                 raise AuthServerReplyInvalid(
-                    f"mcp server '{server}': {_without_query(str(response.url))} "
-                    f"answered with more than {self._max_bytes} bytes",
-                    provider=server,
+                    server,
+                    f"{_without_query(str(response.url))} answered with more than "
+                    f"{self._max_bytes} bytes",
                 )
         return bytes(body)
 
@@ -169,7 +164,7 @@ def check_secret_url(server: str, url: str, *, near: str) -> None:
         pass
     if not is_safe:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': its sign-in uses {_without_query(url)!r}, which "
-            "must be https, or on this machine if the server is",
-            provider=server,
+            server,
+            f"its sign-in uses {_without_query(url)!r}, which must be https, or on "
+            "this machine if the server is",
         )

@@ -130,26 +130,23 @@ def _parse_tokens(
     if response.status != 200 or (content is not None and "error" in content):
         error, description = parse_error(response)
         raise AuthServerRefused(
-            f"mcp server '{client.server}': the sign-in provider issued no token: "
-            f"{description}",
+            client.server,
+            f"the sign-in provider issued no token: {description}",
             error=error,
             description=description,
-            provider=client.server,
         )
     try:
         tokens = TokenResponse.model_validate(content)
     except ValidationError as exc:
         raise AuthServerReplyInvalid(
-            f"mcp server '{client.server}': the sign-in provider sent an invalid token "
-            "response",
-            provider=client.server,
+            client.server,
+            "the sign-in provider sent an invalid token response",
             # Not `from exc`: its text shows the request.
         ) from ValueError(f"{exc.error_count()} errors")
     if tokens.token_type.lower() != "bearer":
         raise AuthServerReplyInvalid(
-            f"mcp server '{client.server}': the sign-in provider issued a token that "
-            "is not a bearer token",
-            provider=client.server,
+            client.server,
+            "the sign-in provider issued a token that is not a bearer token",
         )
     return NewTokens(
         tokens.access_token,

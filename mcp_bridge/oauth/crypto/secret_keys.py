@@ -12,7 +12,6 @@ from config.errors import SecretsInvalid
 from config.loading import secrets_file
 from config.loading.secrets_file import HMAC_KEY, KEY_BYTES, KEYS, VAULT_KEY
 from mcp_bridge.oauth.crypto.encryption import TokenCipher
-from mcp_bridge.oauth.crypto.opaque_tokens import OpaqueTokens
 
 
 @dataclass(frozen=True)
@@ -21,8 +20,8 @@ class SecretKeys:
 
     cipher: TokenCipher = field(repr=False)
     """Encrypts stored tokens."""
-    opaque_tokens: OpaqueTokens = field(repr=False)
-    """Makes links that only this server can read."""
+    link_cipher: TokenCipher = field(repr=False)
+    """Encrypts links, which only this server can read."""
     sessions: str = field(repr=False)
     """Django's `SECRET_KEY`, which signs and encrypts sessions."""
 
@@ -49,12 +48,19 @@ def check_keys() -> None:
 # Cached for the life of the process, which continues if the file is lost.
 @lru_cache(maxsize=8)
 def _build_keys(file: Path, vault_text: str, hmac_text: str) -> SecretKeys:
-    stored = {} if vault_text and hmac_text else _load_or_create_file(file)
+    stored: Mapping[str, str] = {}
+    if not (vault_text and hmac_text):
+        if not file.exists():
+            secrets_file.create_file(file)
+        stored = _read_file(file)
     vault_key = _resolve_key(VAULT_KEY, vault_text, stored, file)
     hmac_key = _resolve_key(HMAC_KEY, hmac_text, stored, file)
     # From a key that every process of a server has already, whatever gave it that.
-    sessions = hmac.digest(hmac_key, b"coulisse sessions", "sha256").hex()
-    return SecretKeys(TokenCipher(vault_key), OpaqueTokens(hmac_key), sessions)
+    links, sessions = (
+        hmac.digest(hmac_key, purpose, "sha256")
+        for purpose in (b"coulisse mcp sign-in", b"coulisse sessions")
+    )
+    return SecretKeys(TokenCipher(vault_key), TokenCipher(links), sessions.hex())
 
 
 def session_key() -> str:
@@ -90,12 +96,6 @@ def _decode(name: str, text: str) -> bytes:
 
 
 _URL_SAFE = str.maketrans("-_", "+/")
-
-
-def _load_or_create_file(file: Path) -> dict[str, str]:
-    if not file.exists():
-        secrets_file.create_file(file)
-    return _read_file(file)
 
 
 def _read_file(file: Path) -> dict[str, str]:

@@ -116,7 +116,7 @@ def test_repr_shows_no_key(file, monkeypatch):
     monkeypatch.setenv(secret_keys.VAULT_KEY, KEY)
     monkeypatch.setenv(secret_keys.HMAC_KEY, KEY)
     loaded = secret_keys.load_keys()
-    shown = repr((loaded, vars(loaded.cipher), vars(loaded.opaque_tokens)))
+    shown = repr((loaded, vars(loaded.cipher), vars(loaded.link_cipher)))
     assert KEY not in shown
     assert repr(bytes(range(32))) not in shown
 
