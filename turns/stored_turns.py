@@ -20,7 +20,7 @@ from turns.agent_tasks import turn_payload
 
 
 class TurnRunning(Conflict):
-    """It has not ended: cancel it first."""
+    """The response has not ended: cancel it first."""
 
     code = "turn_running"
 

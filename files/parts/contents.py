@@ -121,7 +121,7 @@ class _Resolver:
         if self._bytes > MAX_BYTES:
             raise Invalid(
                 "the files of this request are larger than "
-                f"{MAX_BYTES // MEBIBYTE} MiB together",
+                f"{MAX_BYTES // MEBIBYTE} MiB together: send fewer or smaller ones",
                 param="messages",
                 code="files_too_large",
             )

@@ -33,7 +33,8 @@ class Reader:
         if not is_readable(file.content_type):
             raise FileUnsupported(
                 f"'{file.filename}' is of type {file.content_type}, which the model "
-                f"'{self.model}' of agent '{self.agent}' cannot read",
+                f"'{self.model}' of agent '{self.agent}' cannot read: send an image, "
+                "a PDF or a text",
                 param="messages",
             )
 

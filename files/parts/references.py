@@ -40,7 +40,8 @@ async def describe_files(
     first_new = _first_new(messages)
     if sum(1 for _ in file_ids(messages[first_new:])) > MAX_FILES:
         raise Invalid(
-            f"the new messages refer to more than {MAX_FILES} files", param="messages"
+            f"the new messages refer to more than {MAX_FILES} files: send fewer",
+            param="messages",
         )
     described = [
         _describe_message(message, files, position, is_new=position >= first_new)

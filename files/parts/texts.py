@@ -25,8 +25,8 @@ MAX_SECONDS = 30.0
 MAX_WAIT_SECONDS = 90.0
 """Time limit with the wait for other PDFs."""
 REASONS = {
-    "encrypted": "it needs a password",
-    "damaged": "it is damaged, or too complex",
+    "encrypted": "it needs a password: send it without one",
+    "damaged": "it is damaged, or too complex: send another, or its text",
 }
 
 # Each call waits for a process.
@@ -45,7 +45,10 @@ async def read_text(file: Document) -> str:
         return _decode(await content.run(file.read, 4 * MAX_CHARACTERS))
     text = await (_extract(file) if file.key is None else _stored_text(file, file.key))
     if not text.strip():
-        raise FileUnreadable(f"'{file.filename}' contains no text: is it scanned?")
+        raise FileUnreadable(
+            f"'{file.filename}' contains no text: if it is scanned, send its pages as "
+            "images"
+        )
     return text
 
 

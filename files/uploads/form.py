@@ -38,7 +38,7 @@ class Body(Protocol):
 
 
 class FormInvalid(Invalid):
-    """The body is not a valid form (multipart/form-data)."""
+    """The body is not a valid form: send it as multipart/form-data."""
 
     code = "invalid_form"
 
@@ -119,7 +119,10 @@ class FormReader:
     def _on_part_begin(self) -> None:
         self._parts += 1
         if self._parts > MAX_PARTS:
-            raise FormInvalid(f"the form has more than {MAX_PARTS} parts")
+            raise FormInvalid(
+                f"the form has more than {MAX_PARTS} parts: 'file' and 'purpose' are "
+                "enough"
+            )
         self._headers: dict[bytes, bytes] = {}
         self._header, self._value, self._data = b"", b"", b""
 
@@ -138,7 +141,9 @@ class FormReader:
         _, options = parse_options_header(disposition)
         self._name = _decode(options.get(b"name", b""))
         if self._name in self.fields or (self._name == FILE_FIELD and self.file):
-            raise FormInvalid("the form has a part twice", param=self._name[:100])
+            raise FormInvalid(
+                "the form has a part twice: send it once", param=self._name[:100]
+            )
         if self._name == FILE_FIELD:
             filename = _decode(options.get(b"filename", b""))
             self.file = ReceivedFile(clean_filename(filename), self._max_bytes)
@@ -151,7 +156,8 @@ class FormReader:
         self._data += chunk
         if len(self._data) > MAX_FIELD_BYTES:
             raise FormInvalid(
-                f"a field of the form is longer than {MAX_FIELD_BYTES} bytes"
+                f"a field of the form is longer than {MAX_FIELD_BYTES} bytes: "
+                "shorten it"
             )
 
     def _on_part_end(self) -> None:
@@ -170,7 +176,9 @@ def read_form(body: Body, content_type: str, max_bytes: int | None) -> FormReade
         while chunk := body.read(CHUNK_BYTES):
             parser.write(chunk)
         if not reader.is_complete:
-            raise FormInvalid("the form is incomplete: its last boundary is missing")
+            raise FormInvalid(
+                "the form is incomplete: send it whole, to its last boundary"
+            )
     except BaseException as exc:
         reader.close()
         if isinstance(exc, FormParserError):

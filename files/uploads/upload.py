@@ -78,11 +78,15 @@ def _check_form(reader: FormReader, config: StorageConfig) -> Upload:
     received = reader.file
     if received is None:
         raise Invalid(
-            "the form has no part 'file'", param=FILE_FIELD, code="missing_file"
+            "the form has no part 'file': add it", param=FILE_FIELD, code="missing_file"
         )
     fields = _parse_fields(reader.fields)
     if not received.length:
-        raise Invalid("the file is empty", param=FILE_FIELD, code="empty_file")
+        raise Invalid(
+            "the file is empty: send one with content",
+            param=FILE_FIELD,
+            code="empty_file",
+        )
     name = received.name or form.DEFAULT_NAME
     new = NewFile(
         filename=name,
@@ -115,7 +119,8 @@ def _check_type(new: NewFile, config: StorageConfig) -> None:
     expected = content_types.expected_type(new.filename)
     if expected is not None and expected != new.content_type:
         raise Invalid(
-            f"the name promises {expected}, but the content is {new.content_type}",
+            f"the name promises {expected}, but the content is {new.content_type}: "
+            "change the name, or send the other file",
             param=FILE_FIELD,
             code="file_type_mismatch",
         )

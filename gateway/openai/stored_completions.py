@@ -38,7 +38,10 @@ class CompletionUnknown(NotFound):
     @classmethod
     def of(cls, completion_id: str) -> "CompletionUnknown":
         quoted = escape_and_truncate(completion_id)
-        return cls(f"Chat completion with id '{quoted}' not found.")
+        return cls(
+            f"Chat completion with id '{quoted}' not found: it was deleted, or made "
+            "without `store: true`."
+        )
 
 
 class MessagesQuery(CallerQuery):

@@ -63,13 +63,14 @@ def _check_size(extras: Mapping[str, Any]) -> None:
     if len(extras) > MAX_EXTRAS:
         raise Invalid(
             f"the request has {len(extras)} parameters that OpenAI's API does not "
-            f"have; the maximum is {MAX_EXTRAS}",
+            f"have; the maximum is {MAX_EXTRAS}: leave some out",
             code="unknown_parameter",
         )
     if len(orjson.dumps(extras)) > MAX_EXTRA_BYTES:
         raise Invalid(
             "the parameters that OpenAI's API does not have exceed "
-            f"{MAX_EXTRA_BYTES} bytes: {', '.join(map(escape_and_truncate, extras))}",
+            f"{MAX_EXTRA_BYTES} bytes; shorten or leave out some of these: "
+            f"{', '.join(map(escape_and_truncate, extras))}",
             code="unknown_parameter",
         )
 

@@ -26,7 +26,8 @@ class PreviousResponseUnknown(NotFound):
     def of(cls, response_id: str) -> Self:
         quoted = escape_and_truncate(response_id)
         return cls(
-            f"Previous response with id '{quoted}' not found.",
+            f"Previous response with id '{quoted}' not found: it was deleted, or made "
+            "with `store: false`.",
             param="previous_response_id",
         )
 
@@ -48,7 +49,10 @@ class ConversationUnknown(NotFound):
     @classmethod
     def of(cls, conversation_id: str) -> Self:
         quoted = escape_and_truncate(conversation_id)
-        return cls(f"Conversation with id '{quoted}' not found.", param="conversation")
+        return cls(
+            f"Conversation with id '{quoted}' not found: create it first.",
+            param="conversation",
+        )
 
 
 async def read_options(

@@ -47,7 +47,10 @@ class ResponseUnknown(NotFound):
     @classmethod
     def of(cls, response_id: str) -> "ResponseUnknown":
         quoted = escape_and_truncate(response_id)
-        return cls(f"Response with id '{quoted}' not found.")
+        return cls(
+            f"Response with id '{quoted}' not found: it was deleted, or made with "
+            "`store: false`."
+        )
 
 
 class ResponseNotCancellable(Invalid):
