@@ -6,10 +6,13 @@ Known names are those of tokens and of the configuration.
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from django.db.models import Q
+
 from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
 from access.limits.config import LIMITS
 from access.models import ApiToken, ApiTokenQuerySet
 from access.users import identity
+from access.users.caller import USER_SEPARATOR
 from config.sections import Config
 from core import ids
 from core.ids import UserId
@@ -19,6 +22,7 @@ MAX_TOKENS_READ = 10_000
 MIN_ID_PREFIX = 4
 """The shortest id prefix that a search accepts."""
 
+HAS_SEPARATE_USERS = Q(client_users="separate")
 
 UserNames = Mapping[UserId, str]
 
@@ -33,7 +37,7 @@ def load_names(config: Config) -> UserNames:
     return {
         identity.derive_user_id(name): name
         for name in reversed(names)
-        if not _is_id(name)
+        if not is_id(name)
     }
 
 
@@ -47,7 +51,8 @@ def _configured_names(config: Config) -> Iterable[str]:
             yield limit.name
 
 
-def _is_id(name: str) -> bool:
+def is_id(name: str) -> bool:
+    """Return whether an operator's text is an id rather than a name."""
     return identity.CANONICAL_UUID.fullmatch(name) is not None
 
 
@@ -71,11 +76,18 @@ def id_range(text: str) -> tuple[UUID, UUID] | None:
     return ids.uuid_range(text, min_digits=MIN_ID_PREFIX)
 
 
-def user_tokens(user_id: UserId) -> ApiTokenQuerySet:
-    """Return the tokens whose requests belong to a user."""
+def user_tokens(user_id: UserId, name: str = "") -> ApiTokenQuerySet:
+    """Return the tokens that act for a user.
+
+    A token with separate users is found by the name of one, such as `webui/ada`: their
+    ids do not show the token.
+    """
     # Operators name a user in several ways: by the name clients send, or by its UUID.
-    principals = (
-        ApiToken.objects.order_by().values_list("principal", flat=True).distinct()
+    others = ApiToken.objects.order_by().exclude(HAS_SEPARATE_USERS)
+    principals = others.values_list("principal", flat=True).distinct()
+    names = [each for each in principals if identity.derive_user_id(each) == user_id]
+    prefix, separator, _ = name.partition(USER_SEPARATOR)
+    owner = Q(principal=prefix if separator else None)
+    return ApiToken.objects.filter(
+        (HAS_SEPARATE_USERS & owner) | (~HAS_SEPARATE_USERS & Q(principal__in=names))
     )
-    names = [name for name in principals if identity.derive_user_id(name) == user_id]
-    return ApiToken.objects.filter(principal__in=names)

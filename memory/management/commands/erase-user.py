@@ -10,6 +10,7 @@ from access import user_lookup
 from access.audit import audit_events
 from access.audit.audit_events import AuditEvent
 from access.management.user_command import UserCommand
+from access.models import ApiToken
 from config.management.database_command import ask_confirmation
 from core.ids import UserId
 from memory.user_data import erasure
@@ -40,7 +41,7 @@ class Command(UserCommand):
         # Erases a pending erasure request even if nothing else is stored.
         event = AuditEvent("user.erase", audit_events.terminal_actor(), str(user_id))
         deleted = erasure.erase_user(user_id, event=event)
-        self._warn_about_tokens(user_id, options["user"])
+        self._warn_about_tokens(user_id, options["user"].strip())
         if not any(deleted.values()):
             self.stdout.write(f"no data of user {options['user']}")
             return
@@ -48,18 +49,22 @@ class Command(UserCommand):
         self._list(deleted)
 
     def _warn_about_tokens(self, user_id: UserId, user: str) -> None:
-        active = user_lookup.user_tokens(user_id).active(datetime.now(UTC)).count()
-        if active:
-            tokens = (
-                "1 active API token still acts"
-                if active == 1
-                else f"{active} active API tokens still act"
-            )
-            self.stderr.write(
-                f"{tokens} for user {user}: list with `manage.py token list`, revoke "
-                "with `manage.py token revoke`",
-                str,
-            )
+        active = ApiToken.objects.active(datetime.now(UTC))
+        own = user_lookup.user_tokens(user_id, user).filter(pk__in=active).count()
+        if own:
+            self._write_tokens(own, "still acts" if own == 1 else "still act", user)
+        # The id of a token's separate user does not show the token.
+        others = active.filter(user_lookup.HAS_SEPARATE_USERS).count()
+        if others and user_lookup.is_id(user):
+            self._write_tokens(others, "with separate users may act", user)
+
+    def _write_tokens(self, count: int, verb: str, user: str) -> None:
+        self.stderr.write(
+            f"{count} active API token{'' if count == 1 else 's'} {verb} for user "
+            f"{user}: list with `manage.py token list`, revoke with `manage.py token "
+            "revoke`",
+            str,
+        )
 
     def _list(self, counts: Mapping[str, int]) -> None:
         for table, rows in counts.items():

@@ -190,6 +190,22 @@ def test_erase_reports_remaining_tokens_of_the_user(name, owner):
     assert stderr.getvalue() == ""
 
 
+def test_erase_reports_tokens_with_separate_users(name):
+    row, _ = api_tokens.create_token("webui", name, by=ADA, client_users="separate")
+    acting = {}
+    user_id = identity.derive_user_id(f"{name}/ada")
+    for user in (name, f"{name}/ada", f"{name}x/ada", str(user_id)):
+        stderr = StringIO()
+        run("erase-user", user, yes=True, stderr=stderr)
+        acting[user] = stderr.getvalue().partition(" for user")[0]
+    # The token's own name is of no user.
+    assert not acting[name]
+    assert not acting[f"{name}x/ada"]
+    assert acting[f"{name}/ada"] == "1 active API token still acts"
+    assert acting[str(user_id)].endswith("with separate users may act")
+    api_tokens.revoke(str(row.id), by=ADA)
+
+
 def test_export_contains_tokens_without_digests(name, owner):
     row, secret = api_tokens.create_token("laptop", name, by=ADA)
     printed = run("export-user", name)
