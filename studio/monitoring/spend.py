@@ -94,7 +94,7 @@ class SpendView(StudioView):
         chosen = _read_filter(given, end)
         if self.wants_html:
             return self.respond(page_context(by, since, given, now, chosen))
-        totals = _totals_by(by, since, chosen)
+        totals = cost_totals.totals_by(by, since, chosen, config=live.current())
         if request.accepted_renderer.format == "csv":
             return _csv_response(by, since, totals)
         notes = _list_notes(since, now)
@@ -118,15 +118,6 @@ def _read_filter(given: Mapping[str, str], until: datetime | None) -> SpendFilte
     user_id = identity.derive_user_id(identity.check_identifier(user)) if user else None
     tokens = ApiToken.objects.find_ids(token) if token else None
     return SpendFilter(until, given.get("agent", ""), model, user_id, tokens)
-
-
-def _totals_by(
-    by: Dimension, since: datetime, chosen: SpendFilter, *, limit: int | None = None
-) -> list[CostTotal]:
-    totals = cost_totals.totals_by(by, since, chosen, limit=limit)
-    if by == "model":
-        return cost_totals.with_savings(live.current(), totals)
-    return totals
 
 
 def _list_notes(since: datetime, now: datetime) -> list[str]:
@@ -191,7 +182,9 @@ def page_context(
 ) -> dict[str, Any]:
     days = totals = cost_totals.totals_by("day", since, chosen)
     if by != "day":
-        totals = _totals_by(by, since, chosen, limit=ROWS_SHOWN + 1)
+        totals = cost_totals.totals_by(
+            by, since, chosen, config=live.current(), limit=ROWS_SHOWN + 1
+        )
     total = cost_totals.sum_totals(days)
     names = spend_table.token_names(by, totals[:ROWS_SHOWN])
     highest = max((each.micro_usd for each in totals), default=0)

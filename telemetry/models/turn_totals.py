@@ -1,19 +1,21 @@
 """Totals of turns."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from django.db.models import BigIntegerField, Count, F, Q, Sum
+from django.db.models import BigIntegerField, Count, F, Q, QuerySet, Sum
 from django.db.models.functions import Cast, Coalesce
 from pydantic import BaseModel, Field, PlainSerializer, SerializationInfo
 
 from telemetry.models.choices import Outcome
-from telemetry.statistics.time_buckets import DayBucket, HourBucket, UnindexedColumn
+from telemetry.statistics.time_buckets import HourBucket, UnindexedColumn
 
 WITHOUT_SPEND = "without_spend"
 """In the context of a serialization: the reader may not see money."""
 
 
-def _sum(field: str) -> Any:
+def sum_of(field: str) -> Any:
+    """Return the sum as an integer, which is 0 without rows."""
     # PostgreSQL's sum of bigint is a decimal, and an empty sum is null.
     return Cast(Coalesce(Sum(field), 0), BigIntegerField())
 
@@ -21,7 +23,6 @@ def _sum(field: str) -> Any:
 KEYS: dict[str, Any] = {
     # SQLite would take another index for the groups, and read the rows.
     "agent": UnindexedColumn("agent"),
-    "day": DayBucket("started_at"),
     "hour": HourBucket("started_at"),
     "token": F("token_id"),
     "user": F("user_id"),
@@ -29,15 +30,37 @@ KEYS: dict[str, Any] = {
 COST_AGGREGATES: dict[str, Any] = {
     "turns": Count("id"),
     "unpriced": Count("id", filter=Q(cost_micro_usd=None)),
-    "micro_usd": _sum("known_cost_micro_usd"),
+    "micro_usd": sum_of("known_cost_micro_usd"),
 }
 AGGREGATES: dict[str, Any] = {
     **COST_AGGREGATES,
     "errors": Count("id", filter=Q(outcome=Outcome.ERROR)),
     "cancelled": Count("id", filter=Q(outcome=Outcome.CANCELLED)),
-    "input_tokens": _sum("input_tokens"),
-    "output_tokens": _sum("output_tokens"),
+    "input_tokens": sum_of("input_tokens"),
+    "output_tokens": sum_of("output_tokens"),
 }
+
+
+def sum_groups(
+    rows: QuerySet[Any],
+    keys: Mapping[str, Any],
+    sums: Mapping[str, Any],
+    *,
+    apart: Sequence[str] = (),
+    limit: int | None = None,
+) -> Any:
+    """Return a query for the keys and the sums of each group, as tuples.
+
+    Rows with different values of the fields `apart` are in different groups. A limit
+    selects the most expensive groups, by the sum `micro_usd`.
+    """
+    # The names differ from those of the columns.
+    by = {f"by_{name}": key for name, key in keys.items()}
+    totals = {f"{name}_total": each for name, each in sums.items()}
+    groups: Any = rows.order_by().values(*apart, **by).annotate(**totals)
+    if limit is not None:
+        groups = groups.order_by("-micro_usd_total", *by)[:limit]
+    return groups.values_list(*by, *totals)
 
 
 def _visible_money(value: int, info: SerializationInfo) -> int | None:

@@ -26,6 +26,7 @@ from telemetry.models.turn_totals import (
     COST_AGGREGATES,
     KEYS,
     TurnTotals,
+    sum_groups,
 )
 
 Cursor = tuple[datetime, UUID]
@@ -85,13 +86,12 @@ class TurnQuerySet(models.QuerySet["Turn"]):
         `names` are the totals to compute. One query, of an index alone: see those of
         `Turn`.
         """
-        aggregates = {f"{name}_total": AGGREGATES[name] for name in names}
-        groups = self.order_by().values(**{f"by_{key}": KEYS[key] for key in keys})
-        rows = groups.annotate(**aggregates)
+        sums = {name: AGGREGATES[name] for name in names}
+        rows = sum_groups(self, {key: KEYS[key] for key in keys}, sums)
         end = len(keys)
         return [
-            (*row[:end], TurnTotals(**dict(zip(names, row[end:], strict=True))))
-            for row in rows.values_list(*(f"by_{key}" for key in keys), *aggregates)
+            (*row[:end], TurnTotals(**dict(zip(sums, row[end:], strict=True))))
+            for row in rows
         ]
 
     def durations_by(self, *keys: str) -> Any:

@@ -57,10 +57,12 @@ def _cells(total: CostTotal, unit: str) -> list[str]:
 
 
 def _saving(total: CostTotal) -> str:
-    """Return what prompt caching saved; "" if nothing is known of it."""
-    if not total.saved_micro_usd:
-        return ""
-    return f"caching saved ${money.decimal_usd(total.saved_micro_usd)}"
+    """Return what prompt caching saved, a negative amount if it cost more than it saved.
+
+    "" without caching or a known price.
+    """
+    saved = total.saved_micro_usd
+    return f"caching saved ${money.decimal_usd(saved)}" if saved else ""
 
 
 def _unpriced_counts(total: CostTotal, unit: str) -> str:

@@ -1,102 +1,83 @@
 """Costs of turns, of their judges and of embeddings, summed by the database."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, time, timedelta
+from itertools import islice
 from typing import Any, Literal, get_args
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import (
-    CharField,
-    Count,
-    F,
-    Min,
-    Q,
-    QuerySet,
-    Sum,
-    UUIDField,
-    Value,
-)
-from django.db.models.functions import Concat
+from django.db.models import Count, F, Min, Q, QuerySet, UUIDField, Value
 
 from config.sections import Config
 from providers.pricing import call_costs
 from telemetry.models import Expense, ExpensePurpose, ModelCall, Turn
+from telemetry.models.turn_totals import AGGREGATES, KEYS, sum_groups, sum_of
 from telemetry.statistics.time_buckets import DayBucket, UnindexedColumn
 
 Dimension = Literal["agent", "day", "model", "provider", "token", "user"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
 
-TURNS_KEYS: dict[Dimension, Any] = {
-    # SQLite would take another index for the groups, and read the rows.
-    "agent": UnindexedColumn("agent"),
-    "day": DayBucket("started_at"),
-    "token": F("token_id"),
-    "user": F("user_id"),
-}
-"""A turn counts for the requested agent, including the agents that it called."""
+Expressions = Mapping[str, Any]
 
-CALLS_KEYS: dict[Dimension, tuple[str, ...]] = {
-    "model": ("provider", "model"),
-    "provider": ("provider",),
+MODEL_KEYS: dict[str, Expressions] = {
+    "model": {"provider": F("provider"), "model": F("model")},
+    "provider": {"provider": F("provider")},
 }
-
-TURNS_SUMS: dict[str, Any] = {
-    "turns": Count("id"),
-    "unpriced": Count("id", filter=Q(cost_micro_usd=None)),
-    "input_sum": Sum("input_tokens"),
-    "output_sum": Sum("output_tokens"),
-    "cost_sum": Sum("known_cost_micro_usd"),
-}
-
-# A failed call has no usage; a call with usage and no cost has no known price.
-IS_UNPRICED = Q(cost_micro_usd=None, input_tokens__isnull=False)
-CALLS_SUMS: dict[str, Any] = {
-    "calls": Count("id"),
-    "unpriced": Count("id", filter=IS_UNPRICED),
-    "input_sum": Sum("input_tokens"),
-    "output_sum": Sum("output_tokens"),
-    "cost_sum": Sum("cost_micro_usd"),
-    "cache_read_sum": Sum("cache_read_tokens"),
-    "cache_write_sum": Sum("cache_write_tokens"),
-}
-
-TURNS_OF_CALLS_KEYS: dict[Dimension, Any] = {
+CALL_KEYS: Expressions = {
     "agent": F("turn__agent"),
-    "day": DayBucket("started_at"),
     "token": F("turn__token_id"),
     "user": F("turn__user_id"),
 }
-TURNS_OF_CALLS_SUMS: dict[str, Any] = {
-    "calls": Count("turn", distinct=True),
+EXPENSE_KEYS: dict[str, Expressions] = {
+    **MODEL_KEYS,
+    "agent": {"key": F("agent")},
+    # Expenses have no user.
+    "token": {"key": Value(None, output_field=UUIDField())},
+    "user": {"key": Value(None, output_field=UUIDField())},
+}
+
+TURN_SUMS = {
+    name: AGGREGATES[name]
+    for name in ("turns", "unpriced", "input_tokens", "output_tokens", "micro_usd")
+}
+TOKEN_SUMS = {
+    "input_tokens": sum_of("input_tokens"),
+    "output_tokens": sum_of("output_tokens"),
+    "micro_usd": sum_of("cost_micro_usd"),
+}
+# A failed call has no usage; a call with usage and no cost has no known price.
+IS_UNPRICED = Q(cost_micro_usd=None, input_tokens__isnull=False)
+CALL_SUMS = {
+    "turns": Count("id"),
+    "unpriced": Count("id", filter=IS_UNPRICED),
+    **TOKEN_SUMS,
+    "cache_read_tokens": sum_of("cache_read_tokens"),
+    "cache_write_tokens": sum_of("cache_write_tokens"),
+}
+TURNS_OF_CALLS_SUMS = {
+    "turns": Count("turn", distinct=True),
     "unpriced": Count("turn", distinct=True, filter=IS_UNPRICED),
-    "input_sum": Sum("input_tokens"),
-    "output_sum": Sum("output_tokens"),
-    "cost_sum": Sum("cost_micro_usd"),
+    **TOKEN_SUMS,
 }
 """The turns with calls of a model, and what these calls cost."""
-
-EXPENSES_KEYS: dict[Dimension, Any] = {
-    "agent": F("agent"),
-    "day": DayBucket("spent_at"),
-    "model": Concat(F("provider"), Value("/"), F("model")),
-    "provider": F("provider"),
-    # Expenses have no user.
-    "token": Value(None, output_field=CharField()),
-    "user": Value(None, output_field=CharField()),
+IS_JUDGE = Q(purpose=ExpensePurpose.JUDGE)
+EXPENSE_SUMS = {
+    "judgements": Count("id", filter=IS_JUDGE),
+    "unpriced_judgements": Count("id", filter=IS_JUDGE & Q(cost_micro_usd=None)),
+    "embeddings": Count("id", filter=~IS_JUDGE),
+    "unpriced_embeddings": Count("id", filter=~IS_JUDGE & Q(cost_micro_usd=None)),
+    **TOKEN_SUMS,
 }
 
-EXPENSES_SUMS = {
-    "count": Count("id"),
-    "unpriced": Count("id", filter=Q(cost_micro_usd=None)),
-    "input_sum": Sum("input_tokens"),
-    "output_sum": Sum("output_tokens"),
-    "cost_sum": Sum("cost_micro_usd"),
-}
+Kind = Literal["turns", "judges", "embeddings"]
+KINDS = get_args(Kind)
 
-
-Kind = Literal["embeddings", "judges", "turns"]
+EARLIEST, LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+DAY = timedelta(days=1)
+DAYS_PER_QUERY = 200
+"""SQLite accepts at most 500 SELECTs in one statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +85,15 @@ class CostTotal:
     """The cost of one key of a dimension: of turns, judges or embeddings; or of all."""
 
     key: str | None
-    """None for turns without a key, such as a token, and for the total."""
-    turns: int
+    """None for turns without a token, for expenses by user or token, and for the
+    total."""
+    turns: int = 0
     """Turns with model calls; for a model or a provider, its calls."""
-    unpriced: int
+    unpriced: int = 0
     """Those whose cost is not fully known."""
-    input_tokens: int
-    output_tokens: int
-    micro_usd: int
+    input_tokens: int = 0
+    output_tokens: int = 0
+    micro_usd: int = 0
     """The known part."""
     judgements: int = 0
     """Number of judged replies, for judges and for the total."""
@@ -124,7 +106,7 @@ class CostTotal:
     """The part of the input that was read from providers' caches; only by model."""
     cache_write_tokens: int = 0
     saved_micro_usd: int = 0
-    """What the cache saved, after `with_savings`."""
+    """What the cache saved; negative if it cost more to write than reads saved."""
 
     @property
     def unpriced_expenses(self) -> int:
@@ -195,127 +177,107 @@ def totals_by(
     since: datetime,
     chosen: SpendFilter = ALL,
     *,
+    config: Config | None = None,
     limit: int | None = None,
 ) -> list[CostTotal]:
     """Return the costs since then, of turns, of judges and of embeddings.
 
-    Days are in order, other keys by cost, highest first. `limit` bounds the number of
-    users or tokens. Takes a few index-only queries.
+    Days are in order, other keys by cost, highest first. With the configuration, the
+    totals of models have their savings. `limit` bounds the number of users or tokens.
+    Takes a few queries, of indexes alone.
     """
-    if dimension == "day" and chosen == ALL:
-        totals = [*_turns_by_day(since), *_expenses_by_day(since)]
-    else:
-        totals = [
-            *_turn_or_call_totals(dimension, since, chosen, limit),
-            *_expense_totals(dimension, since, chosen),
-        ]
     if dimension == "day":
-        return sorted(
-            totals, key=lambda total: (total.key or "", total.kind != "turns")
+        turns = (
+            _sum_by_day(chosen, since, SpendFilter.calls, TURNS_OF_CALLS_SUMS)
+            if chosen.model
+            else _sum_by_day(chosen, since, SpendFilter.turns, TURN_SUMS)
         )
+        expenses = _sum_by_day(chosen, since, SpendFilter.expenses, EXPENSE_SUMS)
+        totals = [*turns, *expenses]
+        return sorted(totals, key=lambda each: (each.key, KINDS.index(each.kind)))
+    totals = _turn_totals(dimension, since, chosen, limit)
+    if dimension == "model" and config is not None:
+        totals = [_add_saving(config, total) for total in totals]
+    keys = EXPENSE_KEYS[dimension]
+    totals += _totals(chosen.expenses(since), keys, EXPENSE_SUMS, apart=["purpose"])
     return sorted(totals, key=lambda total: (-total.micro_usd, total.key or ""))
 
 
-def _turn_or_call_totals(
+def _turn_totals(
     dimension: Dimension, since: datetime, chosen: SpendFilter, limit: int | None
 ) -> list[CostTotal]:
-    if dimension in CALLS_KEYS:
-        names = CALLS_KEYS[dimension]
-        groups = chosen.calls(since).values(*names).annotate(**CALLS_SUMS).order_by()
-        rows = groups.values_list(*names, *CALLS_SUMS)
-        end = len(names)
-        return [_turn_total("/".join(row[:end]), *row[end:]) for row in rows]
-    sums = TURNS_OF_CALLS_SUMS if chosen.model else TURNS_SUMS
-    turns: Any
+    """Return the totals of turns, or of calls for a model."""
+    if dimension in MODEL_KEYS:
+        return _totals(chosen.calls(since), MODEL_KEYS[dimension], CALL_SUMS)
     if chosen.model:
-        turns = chosen.calls(since).values(key=TURNS_OF_CALLS_KEYS[dimension])
-    else:
-        turns = chosen.turns(since).values(key=TURNS_KEYS[dimension])
-    turns = turns.annotate(**sums)
-    groups = turns.order_by("-cost_sum", "key")[:limit] if limit else turns.order_by()
-    return [_turn_total(*row) for row in groups.values_list("key", *sums)]
+        calls, keys = chosen.calls(since), {"key": CALL_KEYS[dimension]}
+        return _totals(calls, keys, TURNS_OF_CALLS_SUMS, limit=limit)
+    keys = {"key": KEYS[dimension]}
+    return _totals(chosen.turns(since), keys, TURN_SUMS, limit=limit)
 
 
-def _expense_totals(
-    dimension: Dimension, since: datetime, chosen: SpendFilter
+def _totals(
+    rows: QuerySet[Any], keys: Expressions, sums: Expressions, **options: Any
 ) -> list[CostTotal]:
-    expenses = chosen.expenses(since).values("purpose", key=EXPENSES_KEYS[dimension])
-    groups = expenses.annotate(**EXPENSES_SUMS).order_by()
-    rows = groups.values_list("purpose", "key", *EXPENSES_SUMS)
-    return [_expense_total(*row) for row in rows]
-
-
-DAY = timedelta(days=1)
-DAYS_PER_QUERY = 200
-"""SQLite accepts at most 500 SELECTs in one statement."""
-DAY_TURNS_SQL = """
-    SELECT %s, count(*), count(*) - count(cost_micro_usd), sum(input_tokens),
-        sum(output_tokens), sum(known_cost_micro_usd)
-    FROM telemetry_turn
-    WHERE started_at >= %s AND started_at < %s AND model_calls > 0
-"""
-DAY_EXPENSES_SQL = """
-    SELECT '{purpose}', %s, count(*), count(*) - count(cost_micro_usd),
-        sum(input_tokens), sum(output_tokens), sum(cost_micro_usd)
-    FROM telemetry_expense
-    WHERE spent_at >= %s AND spent_at < %s AND purpose = '{purpose}'
-"""
-"""Without GROUP BY, because databases would sort: each day is a range of the index."""
-
-
-def _turns_by_day(since: datetime) -> list[CostTotal]:
-    turns = Turn.objects.filter(started_at__gte=since)
-    instants = turns.values_list("started_at", flat=True).order_by("started_at")
-    rows = _rows_by_day([DAY_TURNS_SQL], instants, since)
-    return [total for total in (_turn_total(*row) for row in rows) if total.turns]
-
-
-def _expenses_by_day(since: datetime) -> list[CostTotal]:
-    expenses = ALL.expenses(since)
-    instants = expenses.values_list("spent_at", flat=True).order_by("spent_at")
-    statements = [
-        DAY_EXPENSES_SQL.format(purpose=purpose) for purpose in ExpensePurpose.values
+    """Return the totals of groups; several keys are joined by slashes."""
+    end = len(keys)
+    return [
+        CostTotal(
+            None if row[0] is None else "/".join(map(str, row[:end])),
+            **dict(zip(sums, row[end:], strict=True)),
+        )
+        for row in sum_groups(rows, keys, sums, **options)
     ]
-    rows = _rows_by_day(statements, instants, since)
-    totals = (_expense_total(*row) for row in rows)
-    return [total for total in totals if total.kind != "turns"]
 
 
-def _rows_by_day(
-    statements: Sequence[str], instants: QuerySet[Any, datetime], since: datetime
-) -> list[tuple[Any, ...]]:
-    """Return a row for each day and statement; `instants` are in order."""
+def _sum_by_day(
+    chosen: SpendFilter,
+    since: datetime,
+    select: Callable[[SpendFilter, datetime], QuerySet[Any]],
+    sums: Expressions,
+) -> Iterator[CostTotal]:
+    """Yield the totals of each day that has any.
+
+    Each day is a range of an index, because for groups databases would sort all rows.
+    Its statement is compiled once.
+    """
+    rows = select(replace(chosen, until=LATEST), EARLIEST)
+    is_expense = rows.model is Expense
+    at = "spent_at" if is_expense else "started_at"
+    instants = select(chosen, since).order_by(at).values_list(at, flat=True)
     # In two queries: for both together SQLite would scan all rows in between.
-    earliest, latest = instants.first(), instants.last()
-    if earliest is None or latest is None:
-        return []
-    first = datetime.combine(earliest.astimezone(UTC), time.min, UTC)
-    days = [first + number * DAY for number in range((latest - first).days + 1)]
-    batches = (
-        days[at : at + DAYS_PER_QUERY] for at in range(0, len(days), DAYS_PER_QUERY)
-    )
-    return [row for batch in batches for row in _query_days(statements, batch, since)]
+    first, last = instants.first(), instants.last()
+    if first is None or last is None:
+        return
+    sums = {"key": DayBucket(Min(at)), **sums}
+    apart = ["purpose"] if is_expense else []
+    groups = sum_groups(rows, {"all": Value(1)}, sums, apart=apart)
+    sql, parameters = groups.query.sql_with_params()
+    every_day = _days(first, last)
+    while days := list(islice(every_day, DAYS_PER_QUERY)):
+        with connection.cursor() as cursor:
+            cursor.execute(
+                " UNION ALL ".join([sql] * len(days)),
+                [bounds.get(each, each) for bounds in days for each in parameters],
+            )
+            for _, *row in cursor.fetchall():
+                if row[0] is not None:
+                    yield CostTotal(**dict(zip(sums, row, strict=True)))
 
 
-def _query_days(
-    statements: Sequence[str], days: Sequence[datetime], since: datetime
-) -> list[tuple[Any, ...]]:
+def _days(first: datetime, last: datetime) -> Iterator[dict[Any, Any]]:
+    """Yield the bounds of each day, as values for `EARLIEST` and `LATEST`."""
     adapt = connection.ops.adapt_datetimefield_value
-    values = [
-        value
-        for day in days
-        for _ in statements
-        for value in (f"{day:%Y-%m-%d}", adapt(max(day, since)), adapt(day + DAY))
-    ]
-    with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join([*statements] * len(days)), values)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-    return rows
+    day = datetime.combine(first.astimezone(UTC), time.min, UTC)
+    while day <= last:
+        end = min(day + DAY - datetime.resolution, last)
+        yield {adapt(EARLIEST): adapt(max(day, first)), adapt(LATEST): adapt(end)}
+        day += DAY
 
 
 def counted_unit(dimension: Dimension) -> str:
     """Return the counted unit: calls for models and providers, otherwise turns."""
-    return "calls" if dimension in CALLS_KEYS else "turns"
+    return "calls" if dimension in MODEL_KEYS else "turns"
 
 
 def sum_totals(totals: Sequence[CostTotal]) -> CostTotal:
@@ -327,57 +289,18 @@ def sum_totals(totals: Sequence[CostTotal]) -> CostTotal:
     return CostTotal(None, **sums)
 
 
-def with_savings(config: Config, totals: Iterable[CostTotal]) -> list[CostTotal]:
-    """Return the totals of models with what prompt caching saved.
+def _add_saving(config: Config, total: CostTotal) -> CostTotal:
+    """Return a model's total with what prompt caching saved.
 
-    At current prices of short prompts; 0 for models without a known price.
+    At current prices of short prompts; 0 without a known price.
     """
-    return [
-        replace(
-            total,
-            saved_micro_usd=call_costs.cache_saving(
-                config, total.key, total.cache_read_tokens, total.cache_write_tokens
-            )
-            or 0,
-        )
-        if total.key and (total.cache_read_tokens or total.cache_write_tokens)
-        else total
-        for total in totals
-    ]
+    cached = total.cache_read_tokens, total.cache_write_tokens
+    if total.key is None or not any(cached):
+        return total
+    saved = call_costs.cache_saving(config, total.key, *cached)
+    return replace(total, saved_micro_usd=saved or 0)
 
 
 def oldest_turn_at() -> datetime | None:
     oldest: datetime | None = Turn.objects.aggregate(at=Min("started_at"))["at"]
     return oldest
-
-
-def _expense_total(
-    purpose: str, key: Any, count: int, unpriced: int, *sums: Any
-) -> CostTotal:
-    total = _turn_total(key, 0, 0, *sums)
-    if purpose == ExpensePurpose.JUDGE:
-        return replace(total, judgements=count, unpriced_judgements=unpriced)
-    return replace(total, embeddings=count, unpriced_embeddings=unpriced)
-
-
-def _turn_total(
-    key: Any,
-    turns: int,
-    unpriced: int,
-    input_sum: int | None,
-    output_sum: int | None,
-    cost_sum: int | None,
-    cache_read_sum: int | None = None,
-    cache_write_sum: int | None = None,
-) -> CostTotal:
-    # An empty sum is null; PostgreSQL's sums of bigint are decimals.
-    return CostTotal(
-        None if key is None else str(key),
-        turns,
-        unpriced,
-        int(input_sum or 0),
-        int(output_sum or 0),
-        int(cost_sum or 0),
-        cache_read_tokens=int(cache_read_sum or 0),
-        cache_write_tokens=int(cache_write_sum or 0),
-    )

@@ -36,9 +36,7 @@ class Command(DatabaseCommand):
         by, since = options["by"], time_parsing.parse_past(options["since"], now)
         config = loader.load_file(self.config_path(options))
         settings = config.get(TELEMETRY)
-        totals = cost_totals.totals_by(by, since)
-        if by == "model":
-            totals = cost_totals.with_savings(config, totals)
+        totals = cost_totals.totals_by(by, since, config=config)
         oldest = cost_totals.oldest_turn_at()
         notes = list(spend_table.notes(since, oldest, settings, now))
         if options["json"]:
