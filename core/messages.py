@@ -19,6 +19,11 @@ class ToolCall:
     arguments: str
     """JSON, verbatim from the model."""
 
+    def serialize(self) -> dict[str, Any]:
+        """Return the call as a message in OpenAI's API has it."""
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:

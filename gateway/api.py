@@ -31,6 +31,7 @@ from judges.api import router as feedback
 from memory.api import memories, user_data
 from telemetry.api import router as turns
 from turns.api import router as tasks
+from turns.threads import api as threads
 
 
 class JsonBodyParser(Parser):
@@ -86,6 +87,7 @@ REQUEST_LIMITED_ROUTERS: dict[str, Router] = {
     "/files": files,
     "/mcp": connections.router,
     "/moderations": moderations.router,
+    "/threads": threads.router,
     "/turns": turns,
     # Users may export and erase their data even when the budget is spent.
     "/users/me": user_data.router,

@@ -30,3 +30,25 @@ class KeyTaken(Invalid):
     """Another active fact of this user has this category and key."""
 
     code = "key_taken"
+
+
+class ConfirmationInvalid(Invalid):
+    """The confirmation is not the latest one, or was already used: send the request \
+without one to get a new one."""
+
+    def __init__(self) -> None:
+        super().__init__(param="confirmation", code="confirmation_invalid")
+
+
+class ConfirmationExpired(Invalid):
+    """The confirmation has expired: send the request without one to get a new \
+one."""
+
+    def __init__(self) -> None:
+        super().__init__(param="confirmation", code="confirmation_expired")
+
+
+class ThreadUnknown(NotFound):
+    """This user has no such thread."""
+
+    code = "thread_not_found"

@@ -1,6 +1,5 @@
 """`/v1/tasks`: background tasks of a user."""
 
-import hashlib
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +14,6 @@ from api_base import pagination
 from api_base.json_responses import json_response
 from config import live
 from core import ids
-from core.errors import Invalid
 from core.ids import UserId
 from database import database_executor
 from tasks import user_tasks
@@ -23,13 +21,12 @@ from tasks.config import TASKS
 from tasks.errors import TaskUnknown
 from tasks.schemas import TaskList, TaskObject
 from tasks.submission import admission
+from turns import idempotency
 from turns.agent_tasks import task_requests
 from turns.agent_tasks.task_requests import TaskRequest
 from turns.preparation import options
 from turns.schemas import NewTask, TasksQuery
 
-IDEMPOTENCY_HEADER = "Idempotency-Key"
-MAX_IDEMPOTENCY_KEY_LENGTH = 255
 USER_FIELDS = {"safety_identifier", "user"}
 """Fields that identify the user and do not change the work."""
 
@@ -39,14 +36,10 @@ IDEMPOTENCY_OPENAPI: dict[str, Any] = {
     "parameters": [
         *USER_HEADER_OPENAPI["parameters"],
         *options.OPTION_HEADERS_OPENAPI,
-        {
-            "in": "header",
-            "name": IDEMPOTENCY_HEADER,
-            "schema": {"type": "string", "maxLength": MAX_IDEMPOTENCY_KEY_LENGTH},
-            "required": False,
-            "description": "A unique text for each task. A repeated request with the "
-            "same key returns the same task.",
-        },
+        idempotency.describe_header(
+            "A unique text for each task. A repeated request with the same key "
+            "returns the same task."
+        ),
     ]
 }
 
@@ -85,26 +78,13 @@ async def create_task(
 
 def _idempotency_key(request: HttpRequest, user_id: UserId) -> str | None:
     """Return the idempotency key of the request, unique to this user."""
-    key = request.headers.get(IDEMPOTENCY_HEADER)
-    if key is None:
-        return None
-    if not key.strip() or len(key) > MAX_IDEMPOTENCY_KEY_LENGTH:
-        raise Invalid(
-            f"{IDEMPOTENCY_HEADER} must be 1 to {MAX_IDEMPOTENCY_KEY_LENGTH} "
-            "characters long",
-            param=IDEMPOTENCY_HEADER,
-        )
-    # Hashed, because the key may contain characters that databases do not store.
-    return f"api:{user_id}:{_digest(key.encode())}"
+    key = idempotency.read_key(request)
+    return None if key is None else f"api:{user_id}:{key}"
 
 
 def _request_digest(body: NewTask, metadata: Mapping[str, str]) -> str:
     content = {**body.model_dump(exclude=USER_FIELDS), "metadata": metadata}
-    return _digest(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    return idempotency.digest(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))
 
 
 @router.get(

@@ -70,14 +70,7 @@ def serialize_completion(head: ObjectHead, reply: Reply) -> dict[str, Any]:
 
 def serialize_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
     """Return tool calls as a message has them."""
-    return [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": call.arguments},
-        }
-        for call in calls
-    ]
+    return [call.serialize() for call in calls]
 
 
 def _has_other_output(reply: Reply) -> bool:

@@ -164,6 +164,7 @@ class Migration(migrations.Migration):
                 ('length', models.BigIntegerField(default=0)),
                 ('summarized_until', models.BigIntegerField(db_default=0)),
                 ('revision', models.IntegerField(db_default=0)),
+                ('title', models.CharField(blank=True, db_default='', default='', max_length=200)),
                 ('metadata', models.TextField(blank=True, db_default='', default='')),
                 ('created_at', models.DateTimeField()),
                 ('updated_at', models.DateTimeField()),

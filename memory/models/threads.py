@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection, models, transaction
-from django.db.models import F, Min
+from django.db.models import F, Min, Q
 
 from memory.models import plain_sql
 
@@ -32,6 +32,16 @@ class ThreadQuerySet(models.QuerySet["Thread"]):
     def recently_active(self) -> "ThreadQuerySet":
         """Return threads, most recently active first."""
         return self.order_by("-updated_at", "-id")
+
+    def page_of_user(
+        self, user_id: UUID, after: "Thread | None", limit: int
+    ) -> "list[Thread]":
+        """Return threads of a user, most recently active first, after this one."""
+        rows = self.filter(user_id=user_id).recently_active()
+        if after is not None:
+            is_same_time = Q(updated_at=after.updated_at, pk__lt=after.pk)
+            rows = rows.filter(Q(updated_at__lt=after.updated_at) | is_same_time)
+        return list(rows[:limit])
 
     def summarizable(self) -> "ThreadQuerySet":
         """Return threads long enough for a summary."""
@@ -88,6 +98,7 @@ class ThreadManager(ThreadBaseManager["Thread"]):
 
 RECENT_MESSAGES = 10
 """The newest messages of a thread, which are never summarized."""
+MAX_TITLE_LENGTH = 200
 MIN_SUMMARIZED = 20
 """The fewest old messages that justify a summary."""
 
@@ -103,6 +114,10 @@ class Thread(models.Model):
     """Summaries cover the messages before this position."""
     revision = models.IntegerField(db_default=0)
     """How often another branch became the current one."""
+    title = models.CharField(
+        max_length=MAX_TITLE_LENGTH, blank=True, default="", db_default=""
+    )
+    """As its user named it; the name is what clients continue it by."""
     metadata = models.TextField(blank=True, default="", db_default="")
     """JSON of what its client noted about it; "" for nothing."""
     created_at = models.DateTimeField()

@@ -15,6 +15,7 @@ from core.messages import Message, Role
 from memory.models import StoredMessage, Thread
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage, visible_message
+from memory.transcript.turn_lookup import MAX_TURN_MESSAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,11 @@ class Conversation:
     """A thread, for its user."""
 
     name: str
+    title: str
     created_at: datetime
+    updated_at: datetime
+    length: int
+    """Its stored messages, of all branches."""
     metadata: Mapping[str, str]
 
 
@@ -37,15 +42,42 @@ class ConversationMessage:
     message: Message
     is_reply: bool
     """Whether it is the last message of a reply."""
+    agent: str
+    created_at: datetime
 
 
 def find(user_id: UserId, name: str) -> Conversation | None:
     """Return a user's thread, or None."""
     thread = Thread.objects.filter(user_id=user_id, name=name).first()
-    if thread is None:
-        return None
-    metadata = orjson.loads(thread.metadata) if thread.metadata else {}
-    return Conversation(thread.name, thread.created_at, metadata)
+    return None if thread is None else _to_conversation(thread)
+
+
+def _to_conversation(thread: Thread) -> Conversation:
+    return Conversation(
+        thread.name,
+        thread.title,
+        thread.created_at,
+        thread.updated_at,
+        thread.length,
+        orjson.loads(thread.metadata) if thread.metadata else {},
+    )
+
+
+def list_page(
+    user_id: UserId, *, after: str | None, limit: int
+) -> list[Conversation] | None:
+    """Return threads, most recently active first; `after` is the name of one.
+
+    None if the user has no thread of that name.
+    """
+    last = None
+    if after is not None:
+        last = Thread.objects.filter(user_id=user_id, name=after).first()
+        if last is None:
+            return None
+    return list(
+        map(_to_conversation, Thread.objects.page_of_user(user_id, last, limit))
+    )
 
 
 def create(
@@ -73,8 +105,16 @@ def _to_json(metadata: Mapping[str, str]) -> str:
 
 def set_metadata(user_id: UserId, name: str, metadata: Mapping[str, str]) -> None:
     """Replace a thread's metadata."""
-    threads = Thread.objects.filter(user_id=user_id, name=name)
-    threads.update(metadata=_to_json(metadata))
+    _change(user_id, name, metadata=_to_json(metadata))
+
+
+def set_title(user_id: UserId, name: str, title: str) -> None:
+    """Replace a thread's title."""
+    _change(user_id, name, title=title)
+
+
+def _change(user_id: UserId, name: str, **values: str) -> None:
+    Thread.objects.filter(user_id=user_id, name=name).update(**values)
 
 
 def append(
@@ -128,10 +168,27 @@ def find_message(
     return None if row is None else _read(row)
 
 
+def read_turns(
+    user_id: UserId, turn_ids: Sequence[TurnId]
+) -> list[ConversationMessage]:
+    """Return the messages of turns, in the order of threads and positions."""
+    replies = list(StoredMessage.objects.replies(user_id, turn_ids))
+    if not replies:
+        return []
+    rows = StoredMessage.objects.of_turns(replies, MAX_TURN_MESSAGES)
+    return [found for row in rows if (found := _read(row)) is not None]
+
+
 def _read(row: StoredMessage) -> ConversationMessage | None:
     message = visible_message(cast(Role, row.role), row.text, row.extra)
     if message is None:
         return None
-    turn_id = TurnId(row.turn_id)
-    is_reply = bool(row.finish_reason)
-    return ConversationMessage(row.pk, row.position, turn_id, message, is_reply)
+    return ConversationMessage(
+        row.pk,
+        row.position,
+        TurnId(row.turn_id),
+        message,
+        bool(row.finish_reason),
+        row.agent,
+        row.created_at,
+    )

@@ -170,8 +170,11 @@ def append_turn(
     extraction: ExtractionRequest | None = None,
     cap: int = DEFAULT_CACHED_MESSAGES,
     sent: SentConversation | None = None,
+    said_at: datetime | None = None,
 ) -> str:
     """Append the messages of one turn to a thread, all or none; return its name.
+
+    Their time is now, or `said_at`.
 
     With `sent`, the messages are compared with what is stored: known ones are not
     stored again, and others may begin a branch. With `extraction`, an extraction task
@@ -199,7 +202,7 @@ def append_turn(
         first = length - len(entries)
         parent = branches.make_current(user_id, place, thread_id, first)
         StoredMessage.objects.append(
-            thread_id, first, turn_id, entries, now, parent=parent
+            thread_id, first, turn_id, entries, said_at or now, parent=parent
         )
         if extraction is not None:
             new = first if sent is None else max(first, length - sent.new_rows)

@@ -19,9 +19,9 @@ from django.db.utils import DatabaseError, IntegrityError
 
 from access.audit import audit_log
 from access.audit.audit_events import AuditEvent
-from core.errors import Invalid
 from core.ids import UserId
 from database import user_data
+from memory.errors import ConfirmationExpired, ConfirmationInvalid
 from memory.models import Owner, PendingErasure, Thread
 from memory.recall.index import corpus_cache
 from memory.transcript import message_cache
@@ -34,22 +34,6 @@ MAX_ATTEMPTS = 5
 
 DEADLOCK_SQLSTATE = "40P01"
 """PostgreSQL's code of a deadlock, in which it aborts one transaction."""
-
-
-class ConfirmationInvalid(Invalid):
-    """The confirmation is not the latest one, or was already used: send the request \
-without one to get a new one."""
-
-    def __init__(self) -> None:
-        super().__init__(param="confirmation", code="confirmation_invalid")
-
-
-class ConfirmationExpired(Invalid):
-    """The confirmation has expired: send the request without one to get a new \
-one."""
-
-    def __init__(self) -> None:
-        super().__init__(param="confirmation", code="confirmation_expired")
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,7 @@ class ExportedThread(ExportedRow):
     """A conversation, the oldest message first."""
 
     thread_id: NullIfEmpty = Field(validation_alias="name")
+    title: str | None = Omitted
     metadata: Annotated[
         dict[str, str] | None,
         BeforeValidator(lambda text: orjson.loads(text) if text else None),

@@ -19,6 +19,8 @@ from core.text.sanitization import escape_and_truncate
 from turns.preparation import reply_language
 
 MAX_THREAD_LENGTH = 512
+DEFAULT_THREAD = "default"
+"""How requests and addresses name the default thread, whose own name is empty."""
 THREAD_HEADER = "X-Coulisse-Thread"
 HISTORY_HEADER = "X-Coulisse-History"
 
@@ -182,4 +184,4 @@ def _read_thread(metadata: Mapping[str, str]) -> str:
             "thread_id",
             f"must be at most {MAX_THREAD_LENGTH} characters without NUL",
         )
-    return thread
+    return "" if thread == DEFAULT_THREAD else thread

@@ -62,6 +62,14 @@ BODIES = {
         "items": [{"role": "user", "content": "tea"}]
     },
     ("POST", "/v1/embeddings"): {"model": "hash", "input": "tea"},
+    ("PATCH", "/v1/threads/{thread_id}"): {"title": "tea"},
+    ("POST", "/v1/threads/{thread_id}/messages"): {
+        "agent": "assistant",
+        "messages": [
+            {"role": "user", "content": "tea"},
+            {"role": "assistant", "content": "Here."},
+        ],
+    },
     ("POST", "/v1/feedback"): {
         "message_id": f"chatcmpl-{uuid.uuid4().hex}",
         "thumb": "up",

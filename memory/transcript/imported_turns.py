@@ -1,0 +1,116 @@
+"""Turns that happened elsewhere, such as in a call by voice, stored in a thread."""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+
+from core import ids
+from core.ids import TurnId, UserId
+from core.messages import Message
+from memory.config import MemoryConfig
+from memory.extraction.extraction_tasks import ExtractionRequest
+from memory.models import Thread
+from memory.transcript import message_store, turn_lookup
+from memory.transcript.message_rows import NewMessage
+from memory.transcript.turn_lookup import VisibleTurn
+from tasks.errors import KeyReused
+
+
+@dataclass(frozen=True, slots=True)
+class SaidMessage:
+    """A message, and when it was said; None: now."""
+
+    message: Message
+    said_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedTurns:
+    """Messages of whole turns that an agent answered elsewhere."""
+
+    thread: str
+    agent: str
+    messages: Sequence[SaidMessage]
+    """Each turn is messages of the user, then replies."""
+    key: str | None
+    """A second import with the same key stores nothing."""
+
+
+def store(
+    user_id: UserId,
+    imported: ImportedTurns,
+    settings: MemoryConfig,
+    extraction: ExtractionRequest | None,
+) -> tuple[list[TurnId], bool]:
+    """Store the turns, all or none; return their ids, and whether they are new.
+
+    With `extraction`, facts are extracted from each. Raises `KeyReused` if the key
+    belongs to other messages.
+    """
+    turns = list(_split_turns(imported.messages))
+    turn_ids = [_turn_id(user_id, imported, number) for number in range(len(turns))]
+    with transaction.atomic():
+        if imported.key is not None:
+            # Until this is stored, no other request with the key may look for it.
+            Thread.objects.lock_of_user(user_id)
+            stored = turn_lookup.read_visible_turns(user_id, turn_ids)
+            if stored:
+                _check_same(turns, [stored.get(turn_id) for turn_id in turn_ids])
+                return turn_ids, False
+        for turn_id, turn in zip(turn_ids, turns, strict=True):
+            message_store.append_turn(
+                user_id,
+                imported.thread,
+                turn_id,
+                list(_entries(turn, imported.agent, settings)),
+                extraction=extraction,
+                cap=settings.working_memory_cap,
+                said_at=turn[0].said_at,
+            )
+    return turn_ids, True
+
+
+def _split_turns(messages: Sequence[SaidMessage]) -> Iterator[Sequence[SaidMessage]]:
+    """Yield the turns: each begins with the first message of the user after a reply."""
+    start = 0
+    for number in range(1, len(messages)):
+        roles = (messages[number - 1].message.role, messages[number].message.role)
+        if roles == ("assistant", "user"):
+            yield messages[start:number]
+            start = number
+    yield messages[start:]
+
+
+def _turn_id(user_id: UserId, imported: ImportedTurns, number: int) -> TurnId:
+    if imported.key is None:
+        return ids.new_turn_id()
+    name = f"{imported.thread}\0{imported.key}\0{number}"
+    return TurnId(uuid.uuid5(user_id, name))
+
+
+def _check_same(
+    turns: Sequence[Sequence[SaidMessage]], stored: Sequence[VisibleTurn | None]
+) -> None:
+    for given, found in zip(turns, stored, strict=True):
+        if found is None:
+            raise KeyReused
+        messages = [*(message for _, message in found.input), *found.reply]
+        texts = [(message.role, message.text) for message in messages]
+        if texts != [(said.message.role, said.message.text) for said in given]:
+            raise KeyReused
+
+
+def _entries(
+    turn: Sequence[SaidMessage], agent: str, settings: MemoryConfig
+) -> Iterator[NewMessage]:
+    for said in turn:
+        is_reply = said.message.role == "assistant"
+        yield NewMessage(
+            said.message,
+            agent=agent if is_reply else "",
+            finish_reason="stop" if said is turn[-1] else "",
+            importance=getattr(settings.importance, said.message.role),
+        )

@@ -1,0 +1,105 @@
+"""Deletion of a thread at its user's request, in two steps.
+
+The confirmation is signed and names the thread's row, so that it can be used once.
+"""
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.core import signing
+from django.db import transaction
+
+from core.ids import UserId
+from memory.errors import ConfirmationExpired, ConfirmationInvalid, ThreadUnknown
+from memory.models import Fact, Summary, Thread
+from memory.models.facts import FactQuerySet
+from memory.transcript import message_deletion
+
+CONFIRMATION_LIFETIME = timedelta(minutes=15)
+SALT = "memory.thread_deletion"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionCounts:
+    """What is deleted with a thread."""
+
+    messages: int
+    summaries: int
+    facts: int
+    """Facts that are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRequest:
+    """A deletion that awaits confirmation."""
+
+    confirmation: str
+    expires_at: datetime
+    would_delete: DeletionCounts
+
+
+def request_deletion(
+    user_id: UserId, name: str, *, forgets_facts: bool
+) -> DeletionRequest:
+    """Return a confirmation, and what it deletes; raises `ThreadUnknown`."""
+    thread = _find(user_id, name)
+    return DeletionRequest(
+        signing.dumps(_subject(thread, forgets_facts), salt=SALT),
+        datetime.now(UTC) + CONFIRMATION_LIFETIME,
+        _count(thread, forgets_facts=forgets_facts),
+    )
+
+
+def confirm_deletion(
+    user_id: UserId, name: str, confirmation: str, *, forgets_facts: bool
+) -> DeletionCounts:
+    """Delete a thread; return what was deleted.
+
+    Raises `ThreadUnknown`, `ConfirmationExpired`, and `ConfirmationInvalid` for the
+    confirmation of another thread or of other facts.
+    """
+    with transaction.atomic():
+        thread = _find(user_id, name)
+        _check(confirmation, _subject(thread, forgets_facts))
+        deleted = _count(thread, forgets_facts=forgets_facts)
+        if forgets_facts:
+            # First, because it locks the user, as turns do before their thread.
+            _facts(thread).forget(by="user", reason="its thread was deleted")
+        message_deletion.delete_thread(user_id, name)
+    return deleted
+
+
+def _find(user_id: UserId, name: str) -> Thread:
+    thread = Thread.objects.filter(user_id=user_id, name=name).first()
+    if thread is None:
+        raise ThreadUnknown
+    return thread
+
+
+def _subject(thread: Thread, forgets_facts: bool) -> str:
+    return f"{thread.user_id}:{thread.pk}:{forgets_facts}"
+
+
+def _check(confirmation: str, subject: str) -> None:
+    try:
+        signed = signing.loads(confirmation, salt=SALT, max_age=CONFIRMATION_LIFETIME)
+    except signing.SignatureExpired as exc:
+        raise ConfirmationExpired from exc
+    except signing.BadSignature as exc:
+        raise ConfirmationInvalid from exc
+    if not secrets.compare_digest(str(signed), subject):
+        raise ConfirmationInvalid
+
+
+def _facts(thread: Thread) -> FactQuerySet:
+    facts = Fact.objects.filter(user_id=thread.user_id, message__thread=thread)
+    return facts.exclude(status="deleted")
+
+
+def _count(thread: Thread, *, forgets_facts: bool) -> DeletionCounts:
+    return DeletionCounts(
+        thread.messages.count(),
+        Summary.objects.filter(thread=thread).count(),
+        _facts(thread).count() if forgets_facts else 0,
+    )

@@ -1,0 +1,286 @@
+"""`/v1/threads`: conversations of a user."""
+
+from dataclasses import asdict
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Body, Query, Router
+
+from access.audit import audit_log
+from access.audit.request_audit import build_event
+from access.users.caller import caller_of
+from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from api_base import pagination
+from api_base.json_responses import json_response
+from config import live
+from core import ids
+from core.errors import Invalid
+from core.ids import TurnId, UserId
+from core.messages import Message
+from database import database_executor
+from memory import memory_settings
+from memory.errors import ThreadUnknown
+from memory.extraction.extraction_tasks import ExtractionRequest
+from memory.transcript import conversations, imported_turns, thread_deletion
+from memory.transcript.conversations import Conversation, ConversationMessage
+from memory.transcript.imported_turns import ImportedTurns, SaidMessage
+from turns import idempotency
+from turns.preparation import options, routing
+from turns.preparation.options import DEFAULT_THREAD
+from turns.threads.schemas import (
+    DeletionQuery,
+    DeletionRequested,
+    MessagesQuery,
+    NewMessages,
+    ThreadChange,
+    ThreadCounts,
+    ThreadDeleted,
+    ThreadList,
+    ThreadMessage,
+    ThreadMessageList,
+    ThreadObject,
+    ThreadsQuery,
+)
+
+MAX_DIGITS = 19
+"""Of a position in a thread, which databases store in 64 bits."""
+
+router = Router(tags=["Threads"])
+
+
+@router.get(
+    "",
+    summary="List threads, most recently active first",
+    response=ThreadList,
+    openapi_extra=USER_HEADER_OPENAPI,
+)
+async def list_threads(
+    request: HttpRequest, query: Query[ThreadsQuery]
+) -> HttpResponse:
+    user_id = identify_user(request, query)
+    threads = await database_executor.run(
+        conversations.list_page,
+        user_id,
+        after=None if query.after is None else _name(query.after),
+        limit=query.limit + 1,
+    )
+    if threads is None:
+        raise Invalid("'after' must be the last_id of the previous page", param="after")
+    page = [_serialize(thread).model_dump() for thread in threads[: query.limit]]
+    has_more = len(threads) > query.limit
+    return json_response(pagination.serialize_page(page, has_more=has_more))
+
+
+# A name may contain slashes. So the longer addresses come first.
+
+
+@router.get(
+    "/{path:thread_id}/messages",
+    summary="List the messages of a thread",
+    response=ThreadMessageList,
+    openapi_extra=USER_HEADER_OPENAPI,
+)
+async def list_messages(
+    request: HttpRequest, thread_id: str, query: Query[MessagesQuery]
+) -> HttpResponse:
+    user_id = identify_user(request, query)
+    name = (await _find(user_id, thread_id)).name
+    start = await _position(user_id, name, query.after)
+    # The first one is the last of the previous page.
+    messages = await database_executor.run(
+        conversations.read_page,
+        user_id,
+        name,
+        start=start,
+        is_descending=query.order == "desc",
+        limit=query.limit + 2,
+    )
+    listed = messages if start is None else messages[1:]
+    page = [_serialize_message(each) for each in listed[: query.limit]]
+    has_more = len(listed) > query.limit
+    return json_response(pagination.serialize_page(page, has_more=has_more))
+
+
+@router.post(
+    "/{path:thread_id}/messages",
+    summary="Add turns that happened elsewhere",
+    response={200: ThreadMessageList, 201: ThreadMessageList},
+    openapi_extra={
+        "parameters": [
+            *USER_HEADER_OPENAPI["parameters"],
+            idempotency.describe_header(
+                "A unique text for each import. A repeated request with the same key "
+                "adds nothing."
+            ),
+        ]
+    },
+)
+async def add_messages(
+    request: HttpRequest,
+    thread_id: str,
+    query: Query[CallerQuery],
+    body: Body[NewMessages],
+) -> HttpResponse:
+    user_id = identify_user(request, query, body)
+    config = live.current()
+    routing.check_name(config, body.agent, allowed=caller_of(request).agents)
+    _check_order(body)
+    memory = memory_settings.resolve_for_agent(config, body.agent)
+    learns = body.learn and memory.user_memory is not None
+    imported = ImportedTurns(
+        options.read_options({"thread_id": thread_id}).thread,
+        body.agent,
+        [
+            SaidMessage(Message(each.role, each.content), each.created_at)
+            for each in body.messages
+        ],
+        idempotency.read_key(request),
+    )
+    turn_ids, is_new = await database_executor.run_to_end(
+        imported_turns.store,
+        user_id,
+        imported,
+        memory.settings,
+        ExtractionRequest(body.agent) if learns else None,
+    )
+    added = await database_executor.run(conversations.read_turns, user_id, turn_ids)
+    page = [_serialize_message(each) for each in added]
+    return json_response(
+        pagination.serialize_page(page, has_more=False), status=201 if is_new else 200
+    )
+
+
+@router.get(
+    "/{path:thread_id}",
+    summary="Show a thread",
+    response=ThreadObject,
+    openapi_extra=USER_HEADER_OPENAPI,
+)
+async def show_thread(
+    request: HttpRequest, thread_id: str, query: Query[CallerQuery]
+) -> HttpResponse:
+    user_id = identify_user(request, query)
+    return json_response(_serialize(await _find(user_id, thread_id)))
+
+
+@router.patch(
+    "/{path:thread_id}",
+    summary="Change the title of a thread",
+    response=ThreadObject,
+    openapi_extra=USER_HEADER_OPENAPI,
+)
+async def change_thread(
+    request: HttpRequest,
+    thread_id: str,
+    query: Query[CallerQuery],
+    body: Body[ThreadChange],
+) -> HttpResponse:
+    user_id = identify_user(request, query, body)
+    name = (await _find(user_id, thread_id)).name
+    await database_executor.run_to_end(
+        conversations.set_title, user_id, name, body.title
+    )
+    return json_response(_serialize(await _find(user_id, thread_id)))
+
+
+@router.delete(
+    "/{path:thread_id}",
+    summary="Delete a thread, after confirmation",
+    response={200: ThreadDeleted, 202: DeletionRequested},
+    openapi_extra=USER_HEADER_OPENAPI,
+)
+async def delete_thread(
+    request: HttpRequest, thread_id: str, query: Query[DeletionQuery]
+) -> HttpResponse:
+    user_id, name = identify_user(request, query), _name(thread_id)
+    forgets_facts = query.facts == "forget"
+    if query.confirmation is None:
+        pending = await database_executor.run(
+            thread_deletion.request_deletion,
+            user_id,
+            name,
+            forgets_facts=forgets_facts,
+        )
+        requested = DeletionRequested(
+            id=thread_id,
+            confirmation=pending.confirmation,
+            expires_at=pending.expires_at,
+            would_delete=ThreadCounts(**asdict(pending.would_delete)),
+        )
+        return json_response(requested, status=202)
+    deleted = await database_executor.run_to_end(
+        audit_log.run_recorded,
+        build_event(request, "thread.delete", user_id, thread_id, facts=query.facts),
+        thread_deletion.confirm_deletion,
+        user_id,
+        name,
+        query.confirmation,
+        forgets_facts=forgets_facts,
+    )
+    counts = ThreadCounts(**asdict(deleted))
+    return json_response(ThreadDeleted(id=thread_id, deleted=counts))
+
+
+def _name(thread_id: str) -> str:
+    """Return the name of a thread in an address; that of the default one is empty."""
+    return "" if thread_id == DEFAULT_THREAD else thread_id
+
+
+async def _find(user_id: UserId, thread_id: str) -> Conversation:
+    """Return a thread; raises `ThreadUnknown`."""
+    found = await database_executor.run(conversations.find, user_id, _name(thread_id))
+    if found is None:
+        raise ThreadUnknown
+    return found
+
+
+def _serialize(thread: Conversation) -> ThreadObject:
+    return ThreadObject(
+        id=thread.name or DEFAULT_THREAD,
+        title=thread.title,
+        messages=thread.length,
+        metadata=dict(thread.metadata),
+        created_at=thread.created_at,
+        updated_at=thread.updated_at,
+    )
+
+
+def _serialize_message(found: ConversationMessage) -> dict[str, Any]:
+    message = found.message
+    calls = [call.serialize() for call in message.tool_calls]
+    return ThreadMessage(
+        id=f"{found.turn_id.hex}-{found.position}",
+        role=message.role,
+        content=message.content,
+        name=message.name,
+        tool_calls=calls or None,
+        tool_call_id=message.tool_call_id,
+        agent=found.agent,
+        completion_id=ids.format_completion_id(found.turn_id),
+        created_at=found.created_at,
+    ).model_dump()
+
+
+async def _position(user_id: UserId, name: str, after: str | None) -> int | None:
+    """Return the position of the message that a page follows; raises `Invalid`."""
+    if after is None:
+        return None
+    turn, _, position = after.rpartition("-")
+    turn_id = ids.parse_uuid(turn)
+    if turn_id is not None and position.isdecimal() and len(position) < MAX_DIGITS:
+        found = await database_executor.run(
+            conversations.find_message, user_id, name, TurnId(turn_id), int(position)
+        )
+        if found is not None:
+            return found.position
+    raise Invalid("'after' must be the last_id of the previous page", param="after")
+
+
+def _check_order(body: NewMessages) -> None:
+    """Raise `Invalid` unless the messages are whole turns."""
+    if (body.messages[0].role, body.messages[-1].role) != ("user", "assistant"):
+        raise Invalid(
+            "the messages must begin with one of the user and end with a reply: send "
+            "whole turns",
+            param="messages",
+        )
