@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from api_base.field_types import Metadata
+from api_base.field_types import Metadata, refuse_nul
 from core.text.sanitization import escape_and_truncate
 from gateway.request_validation import image_urls
 from gateway.schemas import (
@@ -203,6 +203,7 @@ def _conversation_id(value: Any) -> Any:
 
 Conversation = Annotated[
     Annotated[str, StringConstraints(min_length=1, max_length=512)],
+    AfterValidator(refuse_nul),
     BeforeValidator(
         _conversation_id, json_schema_input_type=str | ConversationReference
     ),

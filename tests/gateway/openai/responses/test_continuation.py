@@ -147,3 +147,9 @@ def test_conversation_names_a_thread(server, fake, user):
         assert refusal["code"] == "conversation_not_found"
     two = body(user, conversation="travel", metadata={"thread_id": "other"})
     assert error(post(server, two), 400)["param"] == "conversation"
+
+
+def test_conversation_with_nul_is_refused(server, fake, user):
+    refusal = error(post(server, body(user, conversation="a\0b")), 400)
+    assert refusal["param"] == "conversation"
+    assert "NUL" in refusal["message"]
