@@ -17,7 +17,8 @@ send."""
 
 
 class ReplyUnknown(NotFound):
-    """This user has no such reply, or it is not stored."""
+    """The reply that this one follows was deleted meanwhile: send the conversation \
+again without it."""
 
     code = "reply_not_found"
 

@@ -41,6 +41,16 @@ class PreviousResponsePending(Conflict):
         super().__init__(param="previous_response_id")
 
 
+class PreviousResponseWithoutReply(Invalid):
+    """The previous response ended without a reply, so it cannot be continued: send \
+its input again, after the response before it."""
+
+    code = "previous_response_without_reply"
+
+    def __init__(self) -> None:
+        super().__init__(param="previous_response_id")
+
+
 class ConversationUnknown(NotFound):
     """This user has no such conversation."""
 
@@ -61,7 +71,7 @@ async def read_options(
     """Return the options of a request, with the conversation that it continues.
 
     Raises `PreviousResponseUnknown`, `PreviousResponsePending`, `ConversationUnknown`,
-    and `Invalid` for metadata that contradicts.
+    and `Invalid` for a response without a reply and for metadata that contradicts.
     """
     options = turn_options.read_options(
         turn_options.request_metadata(request, body.metadata)
@@ -100,8 +110,10 @@ async def _after_response(
         previous = await stored_responses.read(user_id, response_id)
     except ResponseUnknown as exc:
         raise PreviousResponseUnknown.of(response_id) from exc
-    if previous.turn is None:
+    if previous.is_open:
         raise PreviousResponsePending
+    if previous.turn is None:
+        raise PreviousResponseWithoutReply
     if options.thread not in ("", previous.turn.thread):
         raise Invalid(
             "'previous_response_id' is of another thread than the one that the request "

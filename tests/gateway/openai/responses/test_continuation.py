@@ -2,6 +2,7 @@
 
 import uuid
 
+import httpx
 import pytest
 
 from access.users import identity
@@ -91,6 +92,8 @@ def test_pending_background_response_cannot_be_continued(server, fake, user, api
     assert error(post(server, request), 409)["param"] == "previous_response_id"
     assert api.delete(pending["id"], 409)["code"] == "turn_running"
     api.cancel(pending["id"])
+    ended = error(post(server, request), 400)
+    assert ended["code"] == "previous_response_without_reply"
     api.delete(pending["id"])
     api.get(pending["id"], 404)
     assert not Task.objects.filter(pk=uuid.UUID(pending["id"][5:])).exists()
@@ -153,3 +156,18 @@ def test_conversation_with_nul_is_refused(server, fake, user):
     refusal = error(post(server, body(user, conversation="a\0b")), 400)
     assert refusal["param"] == "conversation"
     assert "NUL" in refusal["message"]
+
+
+def test_stream_after_a_deleted_response_fails_with_remedy(server, fake, user, api):
+    first = say(server, fake, user, "one", "1")
+    fake.hang("mid_stream")
+    request = body(user, "two", previous_response_id=first["id"], stream=True)
+    with httpx.stream("POST", f"{server}/v1/responses", json=request) as response:
+        lines = response.iter_lines()
+        assert any("output_text.delta" in line for line in lines)
+        api.delete(first["id"])
+        fake.release()
+        rest = "\n".join(lines)
+    assert '"code":"reply_not_found"' in rest
+    assert "was deleted meanwhile: send" in rest
+    assert stored(user) == []
