@@ -22,8 +22,7 @@ class StoredCompletionQuerySet(models.QuerySet["StoredCompletion"]):
         """List a turn's reply; call it in the transaction that stores the turn."""
         reply = StoredMessage.objects.find_reply(user_id, turn_id)
         if reply is not None:
-            completion = StoredCompletion(message=reply, user_id=user_id)
-            completion.set_metadata(metadata)
+            self.create(message=reply, user_id=user_id, metadata=_storable(metadata))
 
     def of_turn(self, user_id: uuid.UUID, turn_id: TurnId) -> "StoredCompletion | None":
         """Return the completion of a user's turn, or None."""
@@ -70,12 +69,18 @@ class StoredCompletion(models.Model):
         ]
 
     def set_metadata(self, metadata: Mapping[str, str]) -> None:
-        """Store other metadata; PostgreSQL stores no NUL characters."""
-        self.metadata = {
-            key.replace("\0", "\ufffd"): value.replace("\0", "\ufffd")
-            for key, value in metadata.items()
-        }
-        self.save()
+        """Replace the stored metadata, unless the completion was deleted meanwhile."""
+        self.metadata = _storable(metadata)
+        rows = StoredCompletion.objects.filter(pk=self.pk)
+        rows.update(metadata=self.metadata)
 
     def __str__(self) -> str:
         return str(self.message_id)
+
+
+def _storable(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return metadata without NUL characters, which PostgreSQL does not store."""
+    return {
+        key.replace("\0", "\ufffd"): value.replace("\0", "\ufffd")
+        for key, value in metadata.items()
+    }

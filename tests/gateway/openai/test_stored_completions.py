@@ -66,6 +66,16 @@ def test_metadata_may_have_nul_characters(sdk, fake):
     assert changed.metadata == {"\ufffd": "\ufffd"}
 
 
+def test_deleted_completion_is_not_stored_again(sdk, fake):
+    created = create(sdk)
+    found = StoredCompletion.objects.get(
+        message__turn_id=ids.parse_uuid(created.id, prefix="chatcmpl-")
+    )
+    sdk.chat.completions.delete(created.id)
+    found.set_metadata({"topic": "tea"})
+    assert not StoredCompletion.objects.filter(pk=found.pk).exists()
+
+
 def test_calls_of_client_tools_are_kept(sdk, fake):
     function = {"name": "add", "parameters": {"type": "object"}}
     fake.call_tool("add", {"a": 1})
