@@ -6,7 +6,7 @@ saves the facts whose quotes are verified. See docs/learning.md.
 
 import logging
 import threading
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -192,10 +192,18 @@ def _index_messages(
     ]
     if texts:
         with job.locked():
+            stored = _stored_messages(message_id for message_id, *_ in texts)
+            texts = [text for text in texts if text[0] in stored]
             Passage.objects.index_messages(job.user_id, job.thread_id, texts)
     return {
         message.id: vector for message, vector in zip(quotable, vectors, strict=True)
     }
+
+
+def _stored_messages(message_ids: Iterable[int | None]) -> set[int]:
+    """Return those of the messages that were not deleted since they were read."""
+    rows = StoredMessage.objects.filter(pk__in=[*message_ids])
+    return set(rows.values_list("pk", flat=True))
 
 
 def _is_quotable(message: PromptMessage) -> bool:
@@ -288,15 +296,22 @@ def _save_facts(
     contents = [tokenizer.strip_subject(draft.content) for draft in parsed.drafts]
     vectors, errors = embedding.embed_texts(memory.embedder, contents)
     with job.locked():
+        stored = _stored_messages(draft.message_id for draft in parsed.drafts)
+        texts = [
+            (draft, vector, error)
+            for draft, vector, error in zip(parsed.drafts, vectors, errors, strict=True)
+            if draft.message_id in stored
+        ]
+        drafts = [draft for draft, _, _ in texts]
         saved = fact_store.save_drafts(
             job.user_id,
-            parsed.drafts,
-            vectors,
+            drafts,
+            [vector for _, vector, _ in texts],
             by="extraction",
             threshold=memory.user_state.dedup_threshold,
-            errors=errors,
+            errors=[error for _, _, error in texts],
         )
-        _raise_importance(job, parsed.drafts, saved, quotable=quotable)
+        _raise_importance(job, drafts, saved, quotable=quotable)
         changed = sum(result.outcome != "unchanged" for result in saved)
         job.complete(found=parsed.total, saved=changed)
 

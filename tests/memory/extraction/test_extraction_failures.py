@@ -12,6 +12,7 @@ from memory.extraction.extraction_tasks import read_result
 from memory.models import Fact, Passage
 from memory.recall import embedding, search
 from memory.recall.types import Query
+from memory.transcript import message_deletion
 from tasks.models import Task
 from testing.scripted_embeddings import ScriptedEmbedding
 from testing.wires import ScriptedAnswer
@@ -263,3 +264,26 @@ def test_refused_text_does_not_block_other_vectors(remote, fake, owner):
     found, errors = embedding.embed_texts(embedder, ["good", "bad", "fine"])
     assert [vector is not None for vector in found] == [True, False, True]
     assert errors[1].startswith(embedding.REFUSED)
+
+
+@pytest.mark.parametrize("step", ["indexing", "saving"])
+def test_deleted_message_is_neither_indexed_nor_learned_from(
+    config, fake, owner, monkeypatch, step
+):
+    propose_facts(fake, fact("The user has a cat", "I have a cat"))
+    job = add_turn(owner, "I have a cat", "ok")
+    question, reply = messages_of(job)
+    embed_texts = embedding.embed_texts
+    calls = []
+
+    def delete_and_embed(*args):
+        calls.append(args)
+        if len(calls) == ["indexing", "saving"].index(step) + 1:
+            message_deletion.delete_message(owner, question.pk)
+        return embed_texts(*args)
+
+    monkeypatch.setattr(embedding, "embed_texts", delete_and_embed)
+    assert run_job(job).state == "done"
+    assert list_facts(owner) == []
+    passages = Passage.objects.filter(user_id=owner)
+    assert [passage.message_id for passage in passages] == [reply.pk]
