@@ -61,7 +61,7 @@ class ThreadManager(ThreadBaseManager["Thread"]):
         return rows[0] if rows else None
 
     def lock_of_user(self, user_id: UUID) -> None:
-        """Let no other conversation of the user be looked for in this transaction."""
+        """Let no other transaction find or delete a conversation of the user."""
         if connection.vendor == "postgresql":
             # SQLite has one writer at a time anyway.
             plain_sql.fetch_rows(LOCK_USER_SQL, [str(user_id)])

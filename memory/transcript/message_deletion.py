@@ -3,11 +3,14 @@
 Facts that were extracted from them stay: users delete those by their ids.
 """
 
+from datetime import UTC, datetime
+
 from django.db import transaction
 
 from core.ids import TurnId, UserId
 from memory.models import (
     Fact,
+    Owner,
     Passage,
     StoredCompletion,
     StoredMessage,
@@ -21,6 +24,7 @@ from memory.transcript.turn_lookup import MAX_TURN_MESSAGES
 def delete_turn(user_id: UserId, turn_id: TurnId) -> bool:
     """Delete the messages of a user's turn; return whether it had a reply."""
     with transaction.atomic():
+        Thread.objects.lock_of_user(user_id)
         reply = StoredMessage.objects.find_reply(user_id, turn_id)
         if reply is None:
             return False
@@ -36,6 +40,7 @@ def delete_turn(user_id: UserId, turn_id: TurnId) -> bool:
 def delete_message(user_id: UserId, message_id: int) -> None:
     """Delete one message of a user."""
     with transaction.atomic():
+        Thread.objects.lock_of_user(user_id)
         message = StoredMessage.objects.filter(
             pk=message_id, thread__user_id=user_id
         ).first()
@@ -45,7 +50,9 @@ def delete_message(user_id: UserId, message_id: int) -> None:
 
 def _delete_messages(user_id: UserId, thread_id: int, rows: list[tuple[int]]) -> None:
     """Delete messages of a thread, the texts for their search, and their summaries."""
-    # Locked first, in the same order as the storage of turns.
+    # Extraction holds this lock while it makes passages and facts of the messages.
+    Owner.objects.lock(user_id, datetime.now(UTC))
+    # Locked before the messages, as when turns are stored.
     Thread.objects.select_for_update(no_key=True).get(pk=thread_id)
     messages = StoredMessage.objects.filter(pk__in=[pk for (pk,) in rows])
     first = messages.order_by("position").values_list("position", flat=True).first()
@@ -61,10 +68,12 @@ def _delete_messages(user_id: UserId, thread_id: int, rows: list[tuple[int]]) ->
 def delete_thread(user_id: UserId, name: str) -> bool:
     """Delete a user's thread with all its messages; return whether it existed."""
     with transaction.atomic():
+        Thread.objects.lock_of_user(user_id)
         threads = Thread.objects.filter(user_id=user_id, name=name)
-        thread = threads.select_for_update().first()
-        if thread is None:
+        if not threads.exists():
             return False
+        Owner.objects.lock(user_id, datetime.now(UTC))
+        thread = threads.select_for_update().get()
         Passage.objects.unindex(user_id, message__thread=thread)
         Fact.objects.filter(message__thread=thread).update(message=None)
         Summary.objects.filter(thread=thread).delete()

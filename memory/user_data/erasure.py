@@ -170,6 +170,7 @@ def _delete_user_rows(
 
 def _lock_rows(user_id: UserId) -> None:
     """Wait for running writes about the user, and block new ones."""
+    Thread.objects.lock_of_user(user_id)
     # Creates a missing row, to wait also for a transaction that is creating it.
     Owner.objects.lock(user_id, datetime.now(UTC))
     threads = Thread.objects.filter(user_id=user_id).order_by("id")

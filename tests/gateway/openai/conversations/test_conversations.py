@@ -1,6 +1,8 @@
 """Conversations: created, changed, listed and deleted, with their items."""
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import openai
 import pytest
@@ -19,6 +21,8 @@ CALL = {
     "name": "add",
     "arguments": "{}",
 }
+ROUNDS = 5
+"""Of requests at once: not every round meets the moment."""
 OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "3"}
 
 
@@ -166,3 +170,26 @@ def test_deleted_conversation_leaves_nothing(own, fake, user):
     assert not StoredMessage.objects.filter(thread=thread.pk).exists()
     with pytest.raises(openai.NotFoundError):
         own.responses.create(model="assistant", input="Hi", conversation=created.id)
+
+
+def test_items_and_their_conversation_are_deleted_at_once(own):
+    def status_of(delete):
+        try:
+            delete()
+        except openai.APIStatusError as exc:
+            return exc.status_code
+        return 200
+
+    def requests(conversation, items):
+        deletion = own.conversations.items.delete
+        for item in items:
+            yield partial(deletion, item.id, conversation_id=conversation.id)
+        yield partial(own.conversations.delete, conversation.id)
+
+    statuses = set()
+    for _ in range(ROUNDS):
+        created = own.conversations.create(items=[QUESTION] * 6)
+        items = list(own.conversations.items.list(created.id))
+        with ThreadPoolExecutor(len(items) + 1) as pool:
+            statuses |= {*pool.map(status_of, requests(created, items))}
+    assert statuses <= {200, 404}
