@@ -26,8 +26,6 @@ class Conversation:
     title: str
     created_at: datetime
     updated_at: datetime
-    length: int
-    """Its stored messages, of all branches."""
     metadata: Mapping[str, str]
 
 
@@ -58,7 +56,6 @@ def _to_conversation(thread: Thread) -> Conversation:
         thread.title,
         thread.created_at,
         thread.updated_at,
-        thread.length,
         orjson.loads(thread.metadata) if thread.metadata else {},
     )
 

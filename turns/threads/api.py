@@ -238,7 +238,6 @@ def _serialize(thread: Conversation) -> ThreadObject:
     return ThreadObject(
         id=thread.name or DEFAULT_THREAD,
         title=thread.title,
-        messages=thread.length,
         metadata=dict(thread.metadata),
         created_at=thread.created_at,
         updated_at=thread.updated_at,

@@ -100,7 +100,6 @@ class ThreadObject(BaseModel):
     id: str = Field(description="Its name, as in `metadata.thread_id`.")
     object: Literal["thread"] = "thread"
     title: NullIfEmpty
-    messages: int = Field(description="Stored messages, of all branches.")
     metadata: dict[str, str]
     created_at: UnixSeconds
     updated_at: UnixSeconds
