@@ -57,7 +57,7 @@ def _cells(total: CostTotal, unit: str) -> list[str]:
 
 
 def _saving(total: CostTotal) -> str:
-    """Return what prompt caching saved, a negative amount if it cost more than it saved.
+    """Return what prompt caching saved; a negative amount if it cost more.
 
     "" without caching or a known price.
     """
