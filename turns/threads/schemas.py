@@ -23,7 +23,7 @@ MAX_MESSAGES = 200
 
 def _refuse_future(at: datetime) -> datetime:
     if at > datetime.now(UTC):
-        raise PydanticCustomError("future", "is in the future: send when it was said")
+        raise PydanticCustomError("future", "is in the future: send the time it is from")
     return at
 
 
@@ -78,7 +78,7 @@ class GivenMessage(BaseModel):
     role: Literal["user", "assistant"]
     content: Text
     created_at: Annotated[Instant, AfterValidator(_refuse_future)] | None = Field(
-        default=None, description="When it was said. Unset: now."
+        default=None, description="The time it is from. Unset: now."
     )
 
 
