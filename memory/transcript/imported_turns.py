@@ -21,7 +21,7 @@ from tasks.errors import KeyReused
 
 @dataclass(frozen=True, slots=True)
 class SaidMessage:
-    """A message, and when it was said; None: now."""
+    """A message and its time; None: now."""
 
     message: Message
     said_at: datetime | None = None

@@ -22,7 +22,7 @@ SALT = "memory.thread_deletion"
 
 @dataclass(frozen=True, slots=True)
 class DeletionCounts:
-    """What is deleted with a thread."""
+    """The numbers of rows that go with a thread."""
 
     messages: int
     summaries: int

@@ -71,7 +71,7 @@ class DeletionQuery(CallerQuery):
 
 
 class GivenMessage(BaseModel):
-    """A message that was said elsewhere."""
+    """A message from elsewhere."""
 
     model_config = CallerBody.model_config
 
