@@ -5,19 +5,24 @@ from django.urls import URLPattern, path
 from config.sections import registered_sections
 from studio.configuration import entry_views
 from studio.configuration.entry_types import KINDS
-from studio.configuration.file_views import ConfigEditorView, ConfigFileView
+from studio.configuration.file_views import (
+    SECTION_URLS,
+    CheckConfigView,
+    ConfigEditorView,
+    ConfigFileView,
+    ConfigSchemaView,
+    EnableTokensView,
+)
 from studio.configuration.mcp_servers import (
     McpConnectionView,
     McpToolsView,
 )
-from studio.configuration.schema_views import CheckConfigView, ConfigSchemaView
 from studio.configuration.section_views import (
-    MCP_SERVERS,
-    PROVIDERS,
-    SECTION_URLS,
     MapEntryView,
-    MapSectionView,
+    McpServerListView,
+    McpServerView,
     MemoryView,
+    ProviderListView,
     RemovableSectionView,
     SectionView,
 )
@@ -34,7 +39,6 @@ from studio.openapi.document import OpenApiView
 from studio.operations import tables
 from studio.operations.playground import PlaygroundTurnView, PlaygroundView
 from studio.operations.sidecar_views import RestartSidecarView, SidecarListView
-from studio.operations.token_setup import EnableTokensView
 from studio.operations.trigger_views import (
     RunTriggerView,
     TriggerListView,
@@ -68,12 +72,10 @@ urlpatterns = [
         for key in registered_sections().keys() - SECTION_URLS.keys()
     ),
     path("settings/<str:key>", RemovableSectionView.as_view(schema=None)),
-    path("providers", MapSectionView.as_view(key="providers", kind=PROVIDERS)),
-    path(
-        "providers/<path:name>", MapEntryView.as_view(key="providers", kind=PROVIDERS)
-    ),
-    path("mcp", MapSectionView.as_view(key="mcp", kind=MCP_SERVERS)),
-    path("mcp/<str:name>", MapEntryView.as_view(key="mcp", kind=MCP_SERVERS)),
+    path("providers", ProviderListView.as_view()),
+    path("providers/<path:name>", MapEntryView.as_view(key="providers")),
+    path("mcp", McpServerListView.as_view()),
+    path("mcp/<str:name>", McpServerView.as_view()),
     path("mcp/<str:name>/connections/<uuid:user>", McpConnectionView.as_view()),
     path("mcp/<str:name>/tools", McpToolsView.as_view()),
     path("memory/settings", SectionView.as_view(key="memory")),

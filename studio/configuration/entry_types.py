@@ -48,8 +48,6 @@ class EntryKind:
     load_details: DetailsLoader
     """Returns the details of one entry, by its name and value; the value is None if the
     entry is not in effect."""
-    has_actions: bool = False
-    """Whether its page has its own buttons."""
 
     @property
     def list_url(self) -> str:
@@ -70,8 +68,8 @@ class EntryKind:
 
     @property
     def actions_template(self) -> str:
-        """Included in the header of an entry; "" without buttons."""
-        return f"studio/{self.path}/_actions.html" if self.has_actions else ""
+        """Its own buttons, included in the header of an entry."""
+        return f"studio/{self.path}/_actions.html"
 
 
 AGENTS = EntryKind(
@@ -89,7 +87,6 @@ AGENTS = EntryKind(
     ),
     load_overview=agent_details.load_overview,
     load_details=agent_details.load_details,
-    has_actions=True,
     starter_yaml="""\
 name: helper
 provider: {provider}
@@ -114,7 +111,6 @@ JUDGES = EntryKind(
     ),
     load_overview=judge_details.load_overview,
     load_details=judge_details.load_details,
-    has_actions=True,
     starter_yaml="""\
 name: usefulness
 provider: {provider}
@@ -138,7 +134,6 @@ EXPERIMENTS = EntryKind(
     ),
     load_overview=experiment_results.load_overview,
     load_details=experiment_results.load_details,
-    has_actions=True,
     starter_yaml="""\
 name: comparison
 strategy: split
@@ -164,7 +159,6 @@ SMOKE_TESTS = EntryKind(
     ),
     load_overview=smoke_details.load_overview,
     load_details=smoke_details.load_details,
-    has_actions=True,
     starter_yaml="""\
 name: first-words
 target: {agent}

@@ -5,36 +5,68 @@ the file that they loaded; forms always do.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, Literal
+from urllib.parse import quote
 
 from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from pydantic import BaseModel, Field
 from rest_framework.exceptions import ParseError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from access.audit import audit_log, config_reloads
 from access.audit.audit_events import AuditEvent
+from access.tokens import token_setup
 from admin_base.formats import data_formats
 from admin_base.formats.html_renderer import HtmlRenderer
 from admin_base.views import YAML_FIELD
-from config import errors, live
+from config import errors, live, sections
 from config.editing import config_file, document, file_editor
 from config.editing.config_file import ConfigFile
 from config.editing.document import KeyPath
 from config.editing.file_editor import FileWrite
 from config.errors import ConfigInvalid
 from config.loading import reader
+from config.sections import Problem, Section
+from config.validation import json_schema
 from core.errors import Invalid
-from studio.base import edit_conflicts
-from studio.base.error_responses import invalid_config_body
+from studio.base.error_responses import ConfigProblemList, invalid_config_body
 from studio.base.views import StudioView
+from studio.configuration.editor_view import CheckView, ConfigDraft, EditorView
 from studio.configuration.file_schemas import FileAutoSchema
 
 EDITOR_URL = "/admin/config/edit"
+SETTINGS_URL = "/admin/settings"
+TOKENS_URL = "/admin/tokens"
+SECTION_URLS = {
+    "auth": "/admin/auth",
+    "mcp": "/admin/mcp",
+    "memory": "/admin/memory/settings",
+    "providers": "/admin/providers",
+    "storage": "/admin/storage",
+    "telemetry": "/admin/telemetry",
+}
+"""Addresses of sections with their own page; the others are under the settings."""
+TITLES = {"mcp": "MCP servers", "mcp_server": "MCP at /mcp", "auth": "Access"}
 UNCHANGED_MESSAGE = "No changes: the file already has this content"
 
 
-class FileView(StudioView):
+def section_title(key: str) -> str:
+    return TITLES.get(key, key.replace("_", " ").capitalize())
+
+
+def section_url(key: str) -> str:
+    """Return the address of a section's form."""
+    return SECTION_URLS.get(key, f"{SETTINGS_URL}/{key}")
+
+
+def entry_url(key: str, name: str) -> str:
+    return f"{section_url(key)}/{quote(name, safe='')}"
+
+
+class FileView(EditorView):
     """The file, a section of it or an entry of a section."""
 
     key: str = ""
@@ -45,34 +77,48 @@ class FileView(StudioView):
     """The address of its form."""
     list_url: str = ""
     """The address of the list that it is in."""
-    apply_time: str = ""
-    """The end of a message that says when an edit applies."""
     is_changed: bool = False
     """Whether the change altered the file."""
     template = "studio/configuration/section.html"
     schema = FileAutoSchema()
     http_method_names = ["get", "put", "head", "options"]
 
+    def set_part(self, key: str, name: str = "") -> None:
+        """Set the part of the file, with its addresses and its title."""
+        self.key, self.name, self.title = key, name, name or section_title(key)
+        self.edit_url, self.list_url = section_url(key), SETTINGS_URL
+        self.breadcrumbs = [("Settings", SETTINGS_URL)]
+        if name:
+            self.edit_url, self.list_url = entry_url(key, name), section_url(key)
+            self.breadcrumbs.append((section_title(key), self.list_url))
+
     @property
     def part_path(self) -> KeyPath:
         return tuple(step for step in (self.key, self.name) if step)
 
     @property
-    def _label(self) -> str:
-        return f"'{self.name}'" if self.name else self.title
+    def section(self) -> Section[Any] | None:
+        return sections.registered_sections().get(self.key)
+
+    def change_message(self, change: str) -> str:
+        """Return the message of a change, or of an unchanged file."""
+        if not self.is_changed:
+            return UNCHANGED_MESSAGE
+        is_late = self.section is not None and self.section.applies == "restart"
+        part = f"'{self.name}'" if self.name else self.title
+        return f"{part} {change}{'; restart the server to apply it' if is_late else ''}"
 
     def get(self, request: Request, **kwargs: str) -> Response:
-        return self.respond_with_part(config_file.read_file())
+        return self.respond_with_file(config_file.read_file())
 
     def put(self, request: Request, **kwargs: str) -> HttpResponseBase:
         file = self.run_recorded(self._submitted_change())
         if not self.wants_html:
-            return self.respond_with_part(file)
+            return self.respond_with_file(file)
         is_gone = bool(self.name) and not file.has_entry(self.part_path)
-        message = f"{self._label} {'removed' if is_gone else 'saved'}{self.apply_time}"
         return self.confirm_change(
             {},
-            message=self.change_message(message),
+            message=self.change_message("removed" if is_gone else "saved"),
             redirect_to=self.list_url if is_gone else self.edit_url,
         )
 
@@ -81,29 +127,26 @@ class FileView(StudioView):
             self.remove_part()
         return self.confirm_change(
             {"name": self.part_path[-1], "deleted": True},
-            message=self.change_message(f"{self._label} removed{self.apply_time}"),
+            message=self.change_message("removed"),
             redirect_to=self.list_url,
         )
 
     def remove_part(self) -> None:
         self.run_recorded(file_editor.remove_entry(self.part_path))
 
-    def change_message(self, message: str) -> str:
-        """Return the message of a change, or of an unchanged file."""
-        return message if self.is_changed else UNCHANGED_MESSAGE
-
-    def respond_with_part(self, file: ConfigFile) -> Response:
+    def respond_with_file(self, file: ConfigFile) -> Response:
         """Return the part in the requested format, with the file's version as ETag."""
-        requested = self.request.accepted_renderer.format
-        if requested == "html":
-            response = self.respond({}, page=lambda: self.form_context(file))
-        elif requested == "yaml":
-            response = self.respond(file.text_at(self.part_path))
-        else:
-            data = file.data_at(self.part_path)
-            response = self.respond(self.empty_value() if data is None else data)
-        response["ETag"] = f'"{file.version}"'
-        return response
+        return self.respond_with_part(
+            etag=f'"{file.version}"',
+            text=lambda: file.text_at(self.part_path),
+            data=lambda: self.part_data(file),
+            page=lambda: self.form_context(file),
+        )
+
+    def part_data(self, file: ConfigFile) -> Any:
+        """Return the part as data, also one that is missing."""
+        data = file.data_at(self.part_path)
+        return self.empty_value() if data is None else data
 
     def empty_value(self) -> Any:
         """Return the value of a part that is missing or empty."""
@@ -126,11 +169,11 @@ class FileView(StudioView):
     def run_recorded(
         self,
         change: file_editor.Change,
-        audit_details: Mapping[str, Any] | None = None,
+        changed_path: KeyPath = (),
     ) -> ConfigFile:
-        """Change the file, with an audit entry, by default with the part's path."""
-        part = dict(zip(("section", "entry"), self.part_path, strict=False))
-        details, actor = audit_details or part, self.actor()
+        """Change the file, with an audit entry that names the part or another path."""
+        path, actor = changed_path or self.part_path, self.actor()
+        details = dict(zip(("section", "entry"), path, strict=False))
 
         def event_of(file: ConfigFile) -> AuditEvent:
             return AuditEvent(
@@ -163,6 +206,7 @@ class FileView(StudioView):
             "cancel_url": self.list_url,
             "method": "PUT",
             "at": document.to_pointer(self.part_path),
+            "section": self.section,
         }
 
     def form_context(self, file: ConfigFile) -> dict[str, Any]:
@@ -170,31 +214,21 @@ class FileView(StudioView):
         form = {"yaml": file.text_at(self.part_path), "version": file.version}
         return {**self.page_context(), **form}
 
-    def refused_form_context(self) -> Mapping[str, Any] | None:
+    def refused_form_context(self) -> Mapping[str, Any]:
         """Return the form with the submitted text, or the page of a button."""
-        try:
-            if YAML_FIELD not in self._form_fields():
-                return self.form_context(config_file.read_file())
-            return {**self.page_context(), **self._submitted_form()}
-        except ConfigInvalid:
-            return None
-
-    def _submitted_form(self) -> dict[str, Any]:
-        """Return a form's submitted text, and the conflict if the file has changed."""
-        text, loaded = self.yaml_text(), self._form_fields().get("version", "")
-        try:
+        fields = self._form_fields()
+        if YAML_FIELD not in fields:
+            return self.form_context(config_file.read_file())
+        form = {"yaml": self.yaml_text(), "version": fields.get("version", "")}
+        # The file may be missing, without an earlier valid version.
+        with suppress(ConfigInvalid):
             file = config_file.read_file()
-            current = None if file.is_broken else file.text_at(self.part_path)
-        except ConfigInvalid:
-            # The file is missing, and there is no earlier valid version.
-            return {"yaml": text, "version": loaded}
-        return edit_conflicts.submitted_form(
-            text,
-            loaded,
-            version=file.version,
-            current=current,
-            url=self.request.path,
-        )
+            form = self.submitted_form(
+                version=file.version,
+                current=None if file.is_broken else file.text_at(self.part_path),
+                url=self.request.path,
+            )
+        return {**self.page_context(), **form}
 
     def handle_exception(self, exc: Exception) -> Response:
         """Return an error; for a form, with the line numbers of its text."""
@@ -249,3 +283,82 @@ class ConfigEditorView(ConfigFileView):
 
     schema = None  # type: ignore[assignment]
     renderer_classes = StudioView.renderer_classes
+
+
+@extend_schema_view(
+    post=extend_schema(
+        operation_id="config_check",
+        summary="Validate a text without saving it",
+        request=ConfigDraft,
+        responses=ConfigProblemList,
+    )
+)
+class CheckConfigView(CheckView):
+    """`/admin/config/check`: the problems of an unsaved text."""
+
+    def find_problems(self, draft: ConfigDraft) -> list[Problem]:
+        return file_editor.check_text(document.from_pointer(draft.at), draft.yaml)
+
+
+class ConfigJsonSchema(BaseModel):
+    """A JSON Schema, draft 2020-12."""
+
+    dialect: str = Field(alias="$schema")
+    title: str
+    type: Literal["object"]
+    properties: dict[str, dict[str, Any]] = Field(description="Schemas by section.")
+    required: list[str]
+    additional_properties: Literal[False] = Field(alias="additionalProperties")
+    definitions: dict[str, dict[str, Any]] = Field(
+        alias="$defs", description="Schemas that the sections refer to."
+    )
+
+
+class ConfigSchemaView(StudioView):
+    """`/admin/config/schema`: the schema for completion in editors."""
+
+    renderer_classes = [data_formats.JsonRenderer, data_formats.YamlRenderer]
+
+    @extend_schema(
+        summary="Show the JSON Schema of the file", responses=ConfigJsonSchema
+    )
+    def get(self, request: Request) -> Response:
+        return self.respond(
+            json_schema.build_schema(sections.registered_sections().values())
+        )
+
+
+class TokensEnabledState(BaseModel):
+    """Whether the file requires tokens."""
+
+    is_on: Literal[True] = True
+
+
+class EnableTokensView(FileView):
+    """`/admin/tokens/enable`: require tokens, which changes several sections."""
+
+    title = "Tokens"
+    breadcrumbs = [("Tokens", TOKENS_URL)]
+    http_method_names = ["post", "options"]
+
+    @extend_schema(
+        operation_id="tokens_enable",
+        summary="Require tokens for `/v1`",
+        description="Writes `auth.proxy.tokens` to the file, and removes `users` and "
+        "`default_user_id`, because each token has its user.",
+        request=None,
+        responses=TokensEnabledState,
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """Write the settings to the file, unless it already has them."""
+        file = config_file.read_file()
+        change = file_editor.put_data(
+            (), token_setup.enable_tokens(file), token_setup.removed_comments()
+        )
+        self.run_recorded(change, ("auth",))
+        done = "Saved; clients now need a token"
+        return self.confirm_change(
+            {"is_on": True},
+            message=done if self.is_changed else UNCHANGED_MESSAGE,
+            redirect_to=TOKENS_URL,
+        )

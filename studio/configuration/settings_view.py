@@ -13,12 +13,8 @@ from config import sections
 from config.editing import config_file
 from config.editing.config_file import ConfigFile
 from studio.base.views import StudioView
-from studio.configuration.section_views import (
-    ENTRY_LIST_URLS,
-    describe_section,
-    section_title,
-    section_url,
-)
+from studio.configuration.file_views import section_title, section_url
+from studio.configuration.section_views import ENTRY_LIST_URLS, describe_section
 
 MAX_NAMES = 6
 """The largest number of names on a card."""

@@ -1,7 +1,6 @@
 """Additional data of judges' pages, besides their configuration."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -51,10 +50,7 @@ def load_details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
     return {
         **scores.month(now),
         "counts": week.count_by_judge().get(name, JudgingCounts()).model_dump(),
-        "costs": {
-            window: asdict(cost)
-            for window, cost in costs.judge_costs(name, since_by_window).items()
-        },
+        "costs": costs.judge_costs(name, since_by_window),
         "failures": [
             serialize(FailedJudging, task) for task in failed[:FAILURES_SHOWN]
         ],

@@ -17,7 +17,7 @@ from access.schemas import AuditLogEntry
 from admin_base.views import PageView
 from config.sections import registered_sections
 from processes.supervision import state_directory
-from studio.configuration.section_views import SECTION_URLS
+from studio.configuration.file_views import SECTION_URLS
 from tests.studio.openapi import document_validation
 from tests.studio.site_wide.test_addresses import (
     URLCONF,

@@ -122,8 +122,8 @@ def test_validation_errors_are_returned_verbatim(script):
         ("GET", "agents/nobody", "", 404, "there is no agent"),
         ("GET", "agents/nobody/edit", "", 404, "there is no agent"),
         ("GET", "agents/tuned/edit?from=7", "", 404, "has no version 7"),
-        ("GET", f"agents/tuned/edit?from={'9' * 30}", "", 404, "no version"),
-        ("GET", "agents/tuned/edit?from=x", "", 404, "no version"),
+        ("GET", f"agents/tuned/edit?from={'9' * 30}", "", 400, "a whole number"),
+        ("GET", "agents/tuned/edit?from=x", "", 400, "a whole number"),
         ("GET", "agents/tuned/reset", "", 405, ""),
     ],
 )
