@@ -11,8 +11,8 @@ and as `POST …?action=revoke` with `{"ids": […]}`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
 
 from django.db import transaction
 from django.db.models import Model
@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from admin_base import audit
 
 EXPORT = "export"
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -43,25 +44,37 @@ class Outcome:
 
 @dataclass(frozen=True)
 class RowAction:
-    name: str
+    """The declaration of an action; as a decorator, it adds itself to the method."""
+
     label: str
-    run: Callable[..., bool | Outcome]
+    _: KW_ONLY
     audit: str
     """The name of the action in the audit."""
-    permission: str
+    permission: str = "change"
     """`change`, `add`, `delete`, `view`, or the full name of a permission."""
-    confirm: str
+    confirm: str = ""
     """A sentence for the user to confirm."""
-    is_dangerous: bool
-    is_available: Callable[[Any], bool]
-    is_bulk: bool
+    is_dangerous: bool = False
+    is_available: Callable[[Any], bool] = lambda row: True
+    is_bulk: bool = True
     """Whether lists offer it for chosen rows."""
-    status: int
+    status: int = 200
     """The status of the response to scripts."""
-    body: type[BaseModel] | None
+    body: type[BaseModel] | None = None
     """The body of a request for one row, which `run` receives; None in bulk."""
-    response: Any
+    response: Any = None
     """The shape of the response, if it is not the row."""
+    run: Any = None
+    do_not_call_in_templates: ClassVar[bool] = True
+
+    def __call__(self, method: Method) -> Method:
+        declared: Any = method
+        declared.row_action = replace(self, run=method)
+        return method
+
+    @property
+    def name(self) -> str:
+        return str(self.run.__name__)
 
     def run_recorded(
         self, model_admin: Any, request: HttpRequest, row: Any, body: Any = None
@@ -78,36 +91,4 @@ class RowAction:
         return outcome
 
 
-def action(
-    label: str,
-    *,
-    audit: str,
-    permission: str = "change",
-    confirm: str = "",
-    is_dangerous: bool = False,
-    is_available: Callable[[Any], bool] = lambda row: True,
-    is_bulk: bool = True,
-    status: int = 200,
-    body: type[BaseModel] | None = None,
-    response: Any = None,
-) -> Callable[[Callable[..., bool | Outcome]], Callable[..., bool | Outcome]]:
-    """Declare an action of a `StudioModelAdmin`; see the module's text."""
-
-    def declare(method: Callable[..., bool | Outcome]) -> Callable[..., bool | Outcome]:
-        method.row_action = RowAction(  # type: ignore[attr-defined]  # Django's way
-            name=method.__name__,
-            label=label,
-            run=method,
-            audit=audit,
-            permission=permission,
-            confirm=confirm,
-            is_dangerous=is_dangerous,
-            is_available=is_available,
-            is_bulk=is_bulk,
-            status=status,
-            body=body,
-            response=response,
-        )
-        return method
-
-    return declare
+action = RowAction
