@@ -1,6 +1,7 @@
 """The Django app of the studio's base."""
 
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class AdminBaseApp(AppConfig):
@@ -9,4 +10,4 @@ class AdminBaseApp(AppConfig):
     def ready(self) -> None:
         from admin_base import groups
 
-        groups.connect()
+        post_migrate.connect(groups.grant_permissions)

@@ -8,19 +8,14 @@ from typing import Any
 
 from django.apps import AppConfig, apps
 from django.contrib.auth.management import create_permissions
-from django.db.models.signals import post_migrate
 
 OPERATORS = "operator"
 VIEWERS = "viewer"
 VIEW_PREFIX = "view_"
 
 
-def connect() -> None:
-    """Grant the permissions of each app after its migration."""
-    post_migrate.connect(_grant_permissions, dispatch_uid="admin_base.groups")
-
-
-def _grant_permissions(app_config: AppConfig, using: str, **options: Any) -> None:
+def grant_permissions(app_config: AppConfig, using: str, **options: Any) -> None:
+    """Grant the permissions of an app, after its migration."""
     if not apps.is_installed("django.contrib.auth"):
         return
     # Django's own handler may run after this one.

@@ -123,11 +123,11 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
-    "studio.server.error_middleware.ErrorMiddleware",
+    "studio.server.middleware.ErrorMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     # Before the login: assets are public, as they are the same in every installation.
-    "studio.server.asset_middleware.AssetMiddleware",
-    "studio.server.connection_middleware.ConnectionMiddleware",
+    "studio.server.middleware.AssetMiddleware",
+    "studio.server.middleware.ConnectionMiddleware",
     "studio.security.sessions.StudioSessionMiddleware",
     "admin_base.csrf.StudioCsrfMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

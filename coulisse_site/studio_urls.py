@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import path
 from django.views.generic import RedirectView
 
-from studio.base.not_found import NotFoundView
+from studio.base.views import NotFoundView
 from studio.operations import tables
 
 admin.autodiscover()

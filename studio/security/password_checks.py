@@ -3,12 +3,15 @@
 There are few threads, and hashing takes half a second; pages and assets would wait.
 """
 
+from functools import lru_cache
+
 from django.conf import settings
 from django.http import HttpRequest
 
 from access.authentication import login_throttle
 from access.authentication.basic_auth import PasswordChecker
 from access.authentication.config import AUTH, AdminAuth
+from access.authentication.schemes import BasicLogin
 from access.errors import CredentialRequired
 from config import live
 from core.errors import CoulisseError
@@ -25,7 +28,7 @@ async def check_password(request: HttpRequest) -> None:
         return  # The middleware raises the same error and responds to it.
     if admin is None or admin.basic is None:
         return
-    passwords = _checker_of(admin)
+    passwords = _checker_of(admin.logins)
     outcome: str | CoulisseError
     try:
         outcome = await _username(passwords, request)
@@ -45,7 +48,7 @@ async def _username(passwords: PasswordChecker, request: HttpRequest) -> str:
 
 def checked_username(request: HttpRequest, admin: AdminAuth) -> str:
     """Return the authenticated username; raises the stored error of the check."""
-    passwords = _checker_of(admin)
+    passwords = _checker_of(admin.logins)
     checker, outcome = getattr(request, RESULT_ATTRIBUTE, (None, None))
     if checker is not passwords:  # `auth.admin` has changed since the check.
         raise CredentialRequired(challenge=passwords.challenge)
@@ -54,18 +57,9 @@ def checked_username(request: HttpRequest, admin: AdminAuth) -> str:
     return str(outcome)
 
 
-_cached_checker: tuple[AdminAuth, PasswordChecker] | None = None
-
-
-def _checker_of(admin: AdminAuth) -> PasswordChecker:
+@lru_cache(maxsize=1)
+def _checker_of(logins: tuple[BasicLogin, ...]) -> PasswordChecker:
     """Return the password checker, which is cached until `auth.admin` changes."""
-    global _cached_checker
-    cached = _cached_checker
-    if cached is None or (cached[0] is not admin and cached[0] != admin):
-        passwords = PasswordChecker(
-            admin.logins,
-            realm="Coulisse studio",
-            throttle=login_throttle.STUDIO_THROTTLE,
-        )
-        cached = _cached_checker = (admin, passwords)
-    return cached[1]
+    return PasswordChecker(
+        logins, realm="Coulisse studio", throttle=login_throttle.STUDIO_THROTTLE
+    )

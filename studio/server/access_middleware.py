@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, cast
 
 from django.core.handlers.asgi import ASGIRequest
@@ -11,7 +12,7 @@ from django.urls import set_urlconf
 from django.utils.functional import SimpleLazyObject
 
 from access.authentication import accounts
-from access.authentication.config import AUTH, AdminAuth
+from access.authentication.config import AUTH
 from access.authentication.encrypted_sessions import MAX_AGE_SECONDS
 from access.authentication.oidc_login import (
     LoginCallbackView,
@@ -29,8 +30,7 @@ from gateway.auth.authentication import check_origin
 from gateway.html_pages import HtmlPage
 from studio.base import error_responses
 from studio.security import local_requests, password_checks
-from studio.server import error_middleware
-from studio.server.error_middleware import wants_html
+from studio.server.middleware import error_response, wants_html
 
 ROOT_PATH = "/admin/"
 URL_NAME = "admin:index"
@@ -62,16 +62,15 @@ class AccessMiddleware:
                 refusal_page(exc) if wants_html(request) else errors.error_response(exc)
             )
         except error_responses.DATABASE_ERRORS as exc:
-            return error_middleware.error_response(request, exc)
+            return error_response(request, exc)
 
     def _check_access(self, request: HttpRequest) -> HttpResponseBase | None:
         """Return the response that replaces the page; None to admit the request."""
         admin = live.current().get(AUTH).admin
         if admin is None:
             return self._check_local(request)
-        policy = _policy_of(admin)
-        if policy.oidc_login is not None:
-            return _run_login(policy.oidc_login, request)
+        if admin.oidc is not None:
+            return _run_login(_login_of(admin.oidc), request)
         username = password_checks.checked_username(request, admin)
         check_origin(request)
         set_user(request, username)
@@ -95,16 +94,9 @@ def set_user(request: HttpRequest, username: str) -> None:
     request.user = user
 
 
-class AccessPolicy:
-    """Authenticates users by one version of `auth.admin`."""
-
-    def __init__(self, admin: AdminAuth) -> None:
-        self.admin = admin
-        self.oidc_login = None if admin.oidc is None else _build_login(admin.oidc)
-        """The OIDC login, if one is configured."""
-
-
-def _build_login(oidc: OidcConfig) -> OidcLogin:
+@lru_cache(maxsize=1)
+def _login_of(oidc: OidcConfig) -> OidcLogin:
+    """Return the OIDC login, which is cached until `auth.admin` changes."""
     return OidcLogin(
         TokenVerifier(oidc),
         root=ROOT_PATH,
@@ -150,18 +142,6 @@ def _run_view(
     view.setup(request)
     response: HttpResponseBase = view.get(request)
     return response
-
-
-_access_policy: AccessPolicy | None = None
-
-
-def _policy_of(admin: AdminAuth) -> AccessPolicy:
-    """Return the policy, which is cached until `auth.admin` changes."""
-    global _access_policy
-    policy = _access_policy
-    if policy is None or (policy.admin is not admin and policy.admin != admin):
-        policy = _access_policy = AccessPolicy(admin)
-    return policy
 
 
 def refusal_page(exc: CoulisseError) -> HttpResponseBase:

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from admin_base.model_pages.model_views import AddView, DeleteView
 from admin_base.views import PageView
-from studio.base.not_found import NotFoundView
+from studio.base.views import NotFoundView
 
 pytestmark = pytest.mark.database
 

@@ -1,12 +1,14 @@
-"""Handles unexpected errors anywhere in the studio."""
+"""Middleware of the studio besides the access check: errors, assets, connections."""
 
 from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest
+from django.db import connection
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from whitenoise.middleware import WhiteNoiseMiddleware
 
 from admin_base.formats import content_negotiation, html_renderer
 from api_base.json_responses import json_response
@@ -15,7 +17,7 @@ from studio.base import error_responses
 
 
 class ErrorMiddleware:
-    """Middleware: handles errors that neither a view nor the access check handles."""
+    """Handles errors that neither a view nor the access check handles."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response
@@ -52,3 +54,36 @@ def error_response(request: HttpRequest, exc: Exception) -> HttpResponseBase:
     context: dict[str, Any] = {**admin.site.each_context(request), **data}
     template = html_renderer.ERROR_TEMPLATE
     return render(request, template, {**context, "title": title}, status=status)
+
+
+class AssetMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # it has no types
+    """Sends an asset as one body, since a thread cannot stream it."""
+
+    @staticmethod
+    def serve(static_file: Any, request: HttpRequest) -> HttpResponse:
+        """Return an asset, or 304 if it has not changed."""
+        asset_response = static_file.get_response(request.method, request.META)
+        content = b""
+        if asset_response.file is not None:
+            with asset_response.file as file:
+                content = file.read()
+        response = HttpResponse(content, status=int(asset_response.status))
+        del response.headers["Content-Type"]
+        for name, value in asset_response.headers:
+            response.headers[name] = value
+        if content:
+            # An upgrade may have replaced the file meanwhile.
+            response.headers["Content-Length"] = str(len(content))
+        return response
+
+
+class ConnectionMiddleware:
+    """Keeps the thread's connection to the database, unless it broke."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if connection.connection is not None and not connection.is_usable():
+            connection.close()
+        return self._get_response(request)
