@@ -1,5 +1,6 @@
 """The menu of the studio, in the order of an operator's work, and its permissions."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -9,145 +10,94 @@ from rest_framework.permissions import SAFE_METHODS
 
 from admin_base.filters import TIME_PARAMETERS
 
-VIEW_CONFIGURATION = "studio.view_configuration"
 CHANGE_CONFIGURATION = "studio.change_configuration"
 
 
 class MenuItem(NamedTuple):
     title: str
-    path: str
+    name: str
+    """The first part of the address below `/admin/`."""
     icon: str
     """The name of a Material Symbol, whose font the shell includes."""
     view: str = ""
-    """The permission to see it; a table's own permissions if this is "" """
-    change: str = CHANGE_CONFIGURATION
-    """The permission to change things on pages without a table."""
-    related_paths: tuple[str, ...] = ()
+    """The permission of `studio` to see it; "" for a table, which has its own."""
+    change: str = "change_configuration"
+    """The permission of `studio` to change things on pages without a table."""
+    related: Sequence[str] = ()
     """Pages outside the menu that belong to this item."""
     has_time_range: bool = False
     """Whether the page takes the range of time from the page before."""
 
+    @property
+    def path(self) -> str:
+        return f"/admin/{self.name}"
+
     def matched_length(self, path: str) -> int:
         """Return how many characters of a path this item matches; 0 for none."""
-        return max(
-            (
-                len(each)
-                for each in (self.path, *self.related_paths)
-                if _is_within(path, each)
-            ),
-            default=0,
-        )
+        paths = [self.path, *(f"/admin/{name}" for name in self.related)]
+        return max(len(each) if _is_within(path, each) else 0 for each in paths)
 
 
-SECTION_PAGES = (
-    "/admin/auth",
-    "/admin/memory",
-    "/admin/override-history",
-    "/admin/overrides",
-    "/admin/providers",
-    "/admin/storage",
-    "/admin/telemetry",
-)
-"""Sections of the file that have their own page, and overrides."""
+CONFIG = "view_configuration"
+SECTIONS = ("auth", "memory", "providers", "storage", "telemetry")
+"""Sections of the file that have their own page."""
+OVERRIDES = ("overrides", "override-history")
 GROUPS: dict[str, tuple[MenuItem, ...]] = {
-    "": (MenuItem("Home", "/admin/", "home"),),
+    "": (MenuItem("Home", "", "home"),),
     "Build": (
-        MenuItem("Agents", "/admin/agents", "smart_toy", VIEW_CONFIGURATION),
+        MenuItem("Agents", "agents", "smart_toy", CONFIG),
         MenuItem(
-            "Playground",
-            "/admin/playground",
-            "forum",
-            "studio.view_playground",
-            "studio.use_playground",
+            "Playground", "playground", "forum", "view_playground", "use_playground"
         ),
-        MenuItem("Experiments", "/admin/experiments", "science", VIEW_CONFIGURATION),
+        MenuItem("Experiments", "experiments", "science", CONFIG),
         MenuItem(
             "Triggers",
-            "/admin/triggers",
+            "triggers",
             "schedule",
-            "studio.view_triggers",
-            "studio.run_triggers",
-            related_paths=("/admin/trigger-runs",),
+            "view_triggers",
+            "run_triggers",
+            ["trigger-runs"],
         ),
         MenuItem(
             "Periodic tasks",
-            "/admin/periodic-tasks",
+            "periodic-tasks",
             "event_repeat",
-            related_paths=("/admin/maintenance-jobs",),
+            related=["maintenance-jobs"],
         ),
     ),
     "Evaluate": (
-        MenuItem("Judges", "/admin/judges", "gavel", VIEW_CONFIGURATION),
-        MenuItem(
-            "Scores", "/admin/scores", "grade", related_paths=("/admin/feedback",)
-        ),
+        MenuItem("Judges", "judges", "gavel", CONFIG),
+        MenuItem("Scores", "scores", "grade", related=["feedback"]),
         MenuItem(
             "Smoke tests",
-            "/admin/smoke",
+            "smoke",
             "theater_comedy",
-            VIEW_CONFIGURATION,
-            related_paths=("/admin/smoke-conversations",),
+            CONFIG,
+            related=["smoke-conversations"],
         ),
     ),
     "Monitor": (
-        MenuItem("Turns", "/admin/turns", "account_tree"),
-        MenuItem("Live", "/admin/live", "monitoring", "studio.view_live"),
+        MenuItem("Turns", "turns", "account_tree"),
+        MenuItem("Live", "live", "monitoring", "view_live"),
+        MenuItem("Users", "users", "group", related=["threads", "messages"]),
+        MenuItem("Memory", "facts", "neurology"),
+        MenuItem("Files", "files", "attach_file"),
+        MenuItem("Tasks", "tasks", "checklist"),
+        MenuItem("Spend", "spend", "payments", "view_spend", has_time_range=True),
         MenuItem(
-            "Users",
-            "/admin/users",
-            "group",
-            "memory.view_enduser",
-            "memory.change_enduser",
-            ("/admin/threads", "/admin/messages"),
+            "Sidecars", "sidecars", "view_sidebar", "view_sidecars", "restart_sidecars"
         ),
-        MenuItem("Memory", "/admin/facts", "neurology"),
-        MenuItem("Files", "/admin/files", "attach_file"),
-        MenuItem("Tasks", "/admin/tasks", "checklist"),
-        MenuItem(
-            "Spend",
-            "/admin/spend",
-            "payments",
-            "studio.view_spend",
-            has_time_range=True,
-        ),
-        MenuItem(
-            "Sidecars",
-            "/admin/sidecars",
-            "view_sidebar",
-            "studio.view_sidecars",
-            "studio.restart_sidecars",
-        ),
-        MenuItem("Audit", "/admin/audit", "history"),
+        MenuItem("Audit", "audit", "history"),
     ),
     "Configure": (
         MenuItem(
-            "Settings",
-            "/admin/settings",
-            "tune",
-            VIEW_CONFIGURATION,
-            related_paths=SECTION_PAGES,
+            "Settings", "settings", "tune", CONFIG, related=[*SECTIONS, *OVERRIDES]
         ),
-        MenuItem(
-            "MCP",
-            "/admin/mcp",
-            "extension",
-            VIEW_CONFIGURATION,
-            related_paths=("/admin/mcp-sign-ins",),
-        ),
-        MenuItem(
-            "Tokens", "/admin/tokens", "key", related_paths=("/admin/usage-counters",)
-        ),
-        MenuItem(
-            "Accounts", "/admin/accounts", "badge", related_paths=("/admin/groups",)
-        ),
-        MenuItem(
-            "coulisse.yaml",
-            "/admin/config/edit",
-            "code",
-            VIEW_CONFIGURATION,
-            related_paths=("/admin/config",),
-        ),
-        MenuItem("Tables", "/admin/tables", "table_rows", "studio.view_tables"),
+        MenuItem("MCP", "mcp", "extension", CONFIG, related=["mcp-sign-ins"]),
+        MenuItem("Tokens", "tokens", "key", related=["usage-counters"]),
+        MenuItem("Accounts", "accounts", "badge", related=["groups"]),
+        MenuItem("coulisse.yaml", "config/edit", "code", CONFIG, related=["config"]),
+        MenuItem("Tables", "tables", "table_rows", "view_tables"),
     ),
 }
 
@@ -184,7 +134,7 @@ def _may_view(entry: MenuItem, request: HttpRequest) -> bool:
     table = _site().admin_at(entry.path)
     if table is not None:
         return bool(table.may(request, "view"))
-    return not entry.view or request.user.has_perm(entry.view)
+    return not entry.view or request.user.has_perm(f"studio.{entry.view}")
 
 
 def _link(entry: MenuItem, times: dict[str, str]) -> str:
@@ -198,10 +148,10 @@ def _link(entry: MenuItem, times: dict[str, str]) -> str:
 def required_permission(path: str, method: str | None) -> str | None:
     """Return the permission for a page without a table; None admits every user."""
     place = find_menu_item(path)
-    is_read_only = method in SAFE_METHODS
     if place is None:
-        return None if is_read_only else CHANGE_CONFIGURATION
-    return (place[1].view or None) if is_read_only else place[1].change
+        return None if method in SAFE_METHODS else CHANGE_CONFIGURATION
+    name = place[1].view if method in SAFE_METHODS else place[1].change
+    return f"studio.{name}" if name else None
 
 
 def find_menu_item(path: str) -> tuple[str, MenuItem] | None:
