@@ -1,6 +1,6 @@
 """Readers of query parameters; each raises `Invalid`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from core.errors import Invalid
@@ -36,3 +36,12 @@ def query_choice(query: Mapping[str, str], name: str, choices: tuple[str, ...]) 
     if value not in choices:
         raise Invalid(f"'{name}' must be one of {', '.join(choices)}", param=name)
     return value
+
+
+def check_names(names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse parameters that a page does not know."""
+    for name in set(names) - {*known}:
+        raise Invalid(
+            f"There is no parameter '{name:.80}' here. There are: {', '.join(known)}",
+            param=name,
+        )

@@ -14,7 +14,7 @@ from django.http import HttpRequest
 
 from admin_base.columns import Column, label_of
 from admin_base.filters import TextFilter
-from admin_base.query_parameters import query_int
+from admin_base.query_parameters import check_names, query_int
 from core.errors import Invalid
 from core.validation import storable_values
 from database import keyset
@@ -112,13 +112,8 @@ class KeysetChangeList(ChangeList):
         if self.search_fields:
             params.pop(SEARCH, None)
         specs = [each(request, params, self.model, admin) for each in self.list_filter]
-        for name in params.keys() - COMMON_PARAMETERS:
-            known = [each for spec in specs for each in spec.expected_parameters()]
-            raise Invalid(
-                f"There is no parameter '{name:.80}' here. "
-                f"There are: {', '.join([*known, LIMIT, SORT, CURSOR])}",
-                param=name,
-            )
+        known = [str(name) for spec in specs for name in spec.expected_parameters()]
+        check_names(params.keys() - COMMON_PARAMETERS, [*known, LIMIT, SORT, CURSOR])
         is_active = any(spec.used_parameters.keys() - scope for spec in specs)
         return specs, bool(specs), {}, False, is_active
 
@@ -144,7 +139,7 @@ class KeysetChangeList(ChangeList):
         default = str(self.model_admin.get_ordering(request)[0])
         name = request.GET.get(SORT) or default
         field_name = name.removeprefix("-")
-        if field_name not in {default.removeprefix("-"), *self.sortable_by}:
+        if field_name not in self.sortable_by:
             raise Invalid(
                 f"'{SORT}' must be one of {', '.join(self.sortable_by)}; "
                 "a minus before it sorts in descending order",

@@ -17,6 +17,7 @@ from admin_base.formats import csv_export, data_formats
 from admin_base.formats.html_renderer import HtmlRenderer
 from admin_base.model_pages.change_list import FORMAT, KeysetChangeList
 from admin_base.model_pages.model_forms import render_form, rendered, save_form
+from admin_base.query_parameters import check_names
 from admin_base.serializers import ActionResult, ActionResultList, ChosenRows, Schema
 from admin_base.views import PageView, PermissionRequired
 from core.errors import CoulisseError, Invalid
@@ -62,9 +63,8 @@ class ModelView(PageView):
 
     def check_query(self, request: Request) -> None:
         """Raise `Invalid` for query parameters that the page does not know."""
-        known = {FORMAT, *self.model_admin.detail_parameters}
-        for name in request.query_params.keys() - known:
-            raise Invalid(f"There is no parameter '{name:.80}' here", param=name)
+        known = [FORMAT, *self.model_admin.detail_parameters]
+        check_names(request.query_params, known)
 
     def require(self, permission: str) -> None:
         """Raise `PermissionRequired` unless the user has a permission."""

@@ -1,10 +1,10 @@
 """The home page: a summary of the last 24 hours, and the alerts."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from drf_spectacular.utils import extend_schema
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,6 +18,7 @@ from studio.monitoring import alerts, hourly_charts
 from studio.monitoring.alerts import Alert
 from telemetry.models import Turn
 from telemetry.models.turn_totals import WITHOUT_SPEND
+from telemetry.schemas import Text
 from telemetry.statistics import recent_activity
 from telemetry.statistics.recent_activity import ActivitySummary, AgentStats
 from turns.preparation import routing
@@ -37,14 +38,14 @@ class HomeAgent(AgentStats):
     scores: int
 
 
-class HomeFailedTurn(BaseModel):
+class HomeFailedTurn(BaseModel, from_attributes=True, populate_by_name=True):
     """A failed turn."""
 
-    id: str
-    user_id: str
+    id: Text = Field(validation_alias="turn_id")
+    user_id: Text
     agent: str
-    at: datetime
-    error: str
+    at: datetime = Field(validation_alias="started_at")
+    error: Annotated[str, BeforeValidator(lambda text: text or "")]
 
 
 class HomeDay(ActivitySummary):
@@ -89,7 +90,7 @@ def load_day(activity: ActivitySummary) -> HomeDay:
             **dict(activity),
             "agents": _list_agents(activity, since),
             "alerts": alerts.list_alerts(activity, since),
-            "recent_errors": [_failed_turn(turn) for turn in failed[:FAILURES_SHOWN]],
+            "recent_errors": list(failed[:FAILURES_SHOWN]),
         }
     )
 
@@ -115,16 +116,6 @@ def _agent(stats: AgentStats, entry: Any, judged: ScoreStats) -> HomeAgent:
         error_rate=stats.share_of_errors(),
         score=judged.mean if judged.count else None,
         scores=judged.count,
-    )
-
-
-def _failed_turn(turn: Turn) -> HomeFailedTurn:
-    return HomeFailedTurn(
-        id=str(turn.turn_id),
-        user_id=str(turn.user_id),
-        agent=turn.agent,
-        at=turn.started_at,
-        error=turn.error or "",
     )
 
 

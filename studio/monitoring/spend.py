@@ -5,6 +5,7 @@ Each of them is also a filter of the others.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -16,9 +17,8 @@ from access.models import ApiToken
 from access.users import identity
 from admin_base.filters import TIME_PARAMETERS, TimeFilter, parse_range
 from admin_base.formats import csv_export, data_formats
-from admin_base.query_parameters import query_choice
+from admin_base.query_parameters import check_names, query_choice
 from config import live
-from core import money
 from core.errors import Invalid
 from core.text import time_parsing
 from studio.base.charts import USD, Chart, build_chart
@@ -87,7 +87,7 @@ class SpendView(StudioView):
         by: Dimension = (
             query_choice(request.query_params, "by", DIMENSIONS) or DEFAULT_DIMENSION
         )
-        self._check_parameters()
+        check_names(request.query_params, ("by", "format", *TIME_PARAMETERS, *FILTERS))
         given = {name: str(text) for name, text in request.query_params.items() if text}
         start, end = parse_range(given, now)
         since = start or time_parsing.parse_past(DEFAULT_SINCE, now)
@@ -95,19 +95,11 @@ class SpendView(StudioView):
         if self.wants_html:
             return self.respond(page_context(by, since, given, now, chosen))
         totals = cost_totals.totals_by(by, since, chosen, config=live.current())
-        if request.accepted_renderer.format == "csv":
-            return _csv_response(by, since, totals)
         notes = _list_notes(since, now)
-        return self.respond(Spending.serialize_totals(by, since, totals, notes))
-
-    def _check_parameters(self) -> None:
-        known = ("by", "format", *TIME_PARAMETERS, *FILTERS)
-        for name in self.request.query_params.keys() - {*known}:
-            raise Invalid(
-                f"There is no parameter '{name:.80}' here. There are: "
-                f"{', '.join(known)}",
-                param=name,
-            )
+        data = Spending.serialize_totals(by, since, totals, notes)
+        if request.accepted_renderer.format == "csv":
+            return _csv_response(by, since, totals, data)
+        return self.respond(data)
 
 
 def _read_filter(given: Mapping[str, str], until: datetime | None) -> SpendFilter:
@@ -126,51 +118,21 @@ def _list_notes(since: datetime, now: datetime) -> list[str]:
 
 
 def _csv_response(
-    by: Dimension, since: datetime, totals: Sequence[CostTotal]
+    by: Dimension, since: datetime, totals: Sequence[CostTotal], data: dict[str, Any]
 ) -> HttpResponseBase:
+    """Return the rows of the JSON, with the names of tokens."""
     names = spend_table.token_names(by, totals)
-    unit = cost_totals.counted_unit(by)
-    name = ["name"] if by == "token" else []
-    head = [
-        by,
-        *name,
-        "kind",
-        unit,
-        f"unpriced_{unit}",
-        "judgements",
-        "unpriced_judgements",
-        "embeddings",
-        "unpriced_embeddings",
-        "input_tokens",
-        "output_tokens",
-        "cost_usd",
-        *(["cache_read_tokens", "cache_saved_usd"] if by == "model" else []),
-    ]
+    head = [by, *(["name"] if by == "token" else []), "kind", *data["total"]]
     rows = (
-        [
-            each.key,
-            *(names.get(each.key or "", "") for _ in name),
-            each.kind,
-            each.turns,
-            each.unpriced,
-            each.judgements,
-            each.unpriced_judgements,
-            each.embeddings,
-            each.unpriced_embeddings,
-            each.input_tokens,
-            each.output_tokens,
-            money.decimal_usd(each.micro_usd),
-            *(
-                [each.cache_read_tokens, money.decimal_usd(each.saved_micro_usd)]
-                if by == "model"
-                else []
-            ),
-        ]
-        for each in totals
+        {
+            **row,
+            "name": names.get(row[by], ""),
+            **{key: f"{row[key]:.6f}" for key in row if key.endswith("_usd")},
+        }
+        for row in data["data"]
     )
-    return csv_export.csv_response(
-        f"spend-by-{by}-since-{since:%Y-%m-%d}.csv", head, rows
-    )
+    name = f"spend-by-{by}-since-{since:%Y-%m-%d}.csv"
+    return csv_export.csv_response(name, head, map(itemgetter(*head), rows))
 
 
 def page_context(
