@@ -55,52 +55,36 @@ TOO_DEEP = "The body is nested too deeply"
 TOO_MANY = f"The body has more than {scanner.MAX_SCANNED:,} keys and values"
 
 
-class DataRenderer(BaseRenderer):
-    """Renders a view's data with `serialize`, a simpler signature than DRF's."""
-
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,
-        renderer_context: Mapping[str, Any] | None = None,
-    ) -> bytes | str:
-        return self.serialize(data, renderer_context or {})
-
-    def serialize(self, data: Any, context: Mapping[str, Any]) -> bytes | str:
-        """Return data in this format; `context` has the view and the request."""
-        raise NotImplementedError
-
-
-class JsonRenderer(DataRenderer):
+class JsonRenderer(BaseRenderer):
     media_type = "application/json"
     format = "json"
     charset = None
 
-    def serialize(self, data: Any, context: Mapping[str, Any]) -> bytes:
+    def render(self, data: Any, *_: Any, **options: Any) -> bytes:
         """Return the bytes; empty for a response without a body."""
         return b"" if data is None else _dump_json(data)
 
 
-class YamlRenderer(DataRenderer):
+class YamlRenderer(BaseRenderer):
     media_type = "application/yaml"
     format = "yaml"
     charset = "utf-8"
 
-    def serialize(self, data: Any, context: Mapping[str, Any]) -> str:
+    def render(self, data: Any, *_: Any, **options: Any) -> str:
         """Return the text; a text is returned unchanged, as it already is YAML."""
         if isinstance(data, str):
             return data
         return "" if data is None else dump_readable_yaml(data)
 
 
-class CsvRenderer(DataRenderer):
+class CsvRenderer(BaseRenderer):
     """Declares CSV; views that support it return `csv_export.csv_response`."""
 
     media_type = "text/csv"
     format = "csv"
     charset = "utf-8"
 
-    def serialize(self, data: Any, context: Mapping[str, Any]) -> bytes:
+    def render(self, data: Any, *_: Any, **options: Any) -> bytes:
         """Return an error as JSON, since an error is not a table."""
         return _dump_json(data)
 
@@ -108,15 +92,10 @@ class CsvRenderer(DataRenderer):
 class StudioJsonParser(JSONParser):
     """Parses a JSON body; refuses endless nesting."""
 
-    def parse(
-        self,
-        stream: Any,
-        media_type: str | None = None,
-        parser_context: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def parse(self, stream: Any, *args: Any, **options: Any) -> Any:
         """Return the body's data; raises `ParseError` for invalid JSON."""
         try:
-            value = super().parse(stream, media_type, parser_context)
+            value = super().parse(stream, *args, **options)
         except RecursionError:
             raise ParseError(TOO_DEEP) from None
         _check_limits(value)
@@ -152,12 +131,7 @@ class YamlParser(BaseParser):
 
     media_type = "application/yaml"
 
-    def parse(
-        self,
-        stream: Any,
-        media_type: str | None = None,
-        parser_context: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def parse(self, stream: Any, *_: Any, **options: Any) -> Any:
         """Return the body's data; raises `ParseError` for invalid YAML."""
         return load_yaml(stream.read())
 

@@ -7,9 +7,9 @@ from django.contrib import admin
 from django.core.exceptions import SuspiciousOperation
 from django.template import loader
 from rest_framework.exceptions import APIException
+from rest_framework.renderers import BaseRenderer
 
 from admin_base.formats import data_formats
-from admin_base.formats.data_formats import DataRenderer
 from core.errors import CoulisseError
 
 ERROR_TEMPLATE = "studio/errors/request_error.html"
@@ -27,13 +27,13 @@ RESERVED_CONTEXT_KEYS = {
 """Keys that the shell's templates use; data with these keys is at `response_data`."""
 
 
-class HtmlRenderer(DataRenderer):
+class HtmlRenderer(BaseRenderer):
     """Renders a page in the studio's shell."""
 
     media_type = "text/html"
     format = "html"
 
-    def serialize(self, data: Any, context: Mapping[str, Any]) -> str:
+    def render(self, data: Any, media_type: Any = None, context: Any = None) -> str:
         view, request = context["view"], context["request"]
         response = context["response"]
         if response.exception:

@@ -236,9 +236,9 @@ def test_wide_integers_are_accepted_or_refused(script) -> None:
 
 def test_large_yaml_responses_are_json() -> None:
     small, large = {"a": ["b\nc"] * 10}, {"a": [{"b": "c"}] * 20_000}
-    data = data_formats.YamlRenderer().serialize(small, {})
+    data = data_formats.YamlRenderer().render(small)
     assert data.startswith("a:\n  - |")
-    data = data_formats.YamlRenderer().serialize(large, {})
+    data = data_formats.YamlRenderer().render(large)
     assert json.loads(data) == large
 
 
@@ -253,14 +253,14 @@ UNUSUAL_TEXTS = [
     "texts", [UNUSUAL_TEXTS, UNUSUAL_TEXTS[:160], UNUSUAL_TEXTS[-30:-2]]
 )
 def test_yaml_responses_can_be_read_as_yaml(texts: list[str]) -> None:
-    data = data_formats.YamlRenderer().serialize({"texts": texts}, {})
+    data = data_formats.YamlRenderer().render({"texts": texts})
     read = YAML(typ="safe", pure=True).load(data)
     assert ascii(read["texts"]) == ascii(texts)
 
 
 @pytest.mark.parametrize("text", ["\U0010005b", "x\U0010ffff", "\uffff", "${\u2028}"])
 def test_yaml_responses_with_characters_of_hidden_placeholders(text: str) -> None:
-    data = data_formats.YamlRenderer().serialize({text: text}, {})
+    data = data_formats.YamlRenderer().render({text: text})
     assert YAML(typ="safe", pure=True).load(data) == {text: text}
 
 
