@@ -95,8 +95,6 @@ class StudioModelAdmin(ModelAdmin):  # type: ignore[misc]  # it has no types
     max_limit = 500
     list_per_page = 50
     show_full_result_count = False
-    sortable_by: Sequence[str] = ()
-    """Fields that lists can be sorted by, besides `ordering`; each needs an index."""
     list_template: ClassVar[str] = "admin_base/list.html"
     change_form_outer_before_template = "admin_base/row_actions.html"
     detail_template: ClassVar[str] = "admin_base/detail.html"
@@ -176,8 +174,8 @@ class StudioModelAdmin(ModelAdmin):  # type: ignore[misc]  # it has no types
         return list(self.ordering or ["-pk"])
 
     def get_sortable_by(self, request: HttpRequest) -> list[str]:
-        default = self.get_ordering(request)[0].removeprefix("-")
-        return list(dict.fromkeys([default, *self.sortable_by]))
+        """Return the field of the default order, which has an index."""
+        return [self.get_ordering(request)[0].removeprefix("-")]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the rows; lists leave large fields without a column unread."""

@@ -1,4 +1,4 @@
-"""Template filters of conversations: long texts folded, JSON indented."""
+"""Template filters of conversations: indented JSON, labels, durations."""
 
 from typing import Any
 
@@ -11,24 +11,9 @@ from judges.ratings.statistics import score_tone
 register = template.Library()
 register.filter(score_tone)
 
-FOLD_THRESHOLD = 1_600
-"""Characters from which a text is folded."""
-FOLDED_LENGTH = 1_000
-"""Characters that are shown of a folded text."""
 MAX_INDENTED_LENGTH = 50_000
 
 KIND_LABELS = {"mcp": "MCP", "client": "client", "unknown": "tool"}
-
-
-@register.filter
-def folded_start(text: str) -> str:
-    """Return the visible part of a text."""
-    return text if len(text) <= FOLD_THRESHOLD else text[:FOLDED_LENGTH]
-
-
-@register.filter
-def folded_rest(text: str) -> str:
-    return "" if len(text) <= FOLD_THRESHOLD else text[FOLDED_LENGTH:]
 
 
 @register.filter
