@@ -62,7 +62,7 @@ class FileAdmin(UserModelAdmin):
         TimeFilter.of("created_at"),
     ]
     ordering = ["-created_at"]
-    hidden_fields = ["text"]
+    fieldsets = [(None, {"fields": ["file_id", *list_display, "sha256", "expires_at"]})]
     schema = StudioFile
     delete_action = "remove"
     delete_response = DeletedStudioFile

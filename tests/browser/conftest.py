@@ -74,6 +74,7 @@ def demo_server(
         prepare_project(project, fake)
         process = project.serve()
         server = DemoServer(project, fake)
+        server.upload_files()
         try:
             yield server
         finally:

@@ -33,6 +33,12 @@ server:
 """
 USERS, TURNS, MESSAGES = 60, 900, 1500
 """Sizes of the sample data: enough rows for every chart and list."""
+FILES = {
+    "seats.csv": "row,seat,price\nA,1,40\nA,2,40\nB,1,32\n",
+    "rehearsals.md": "# Rehearsals\n\nMonday at six, Thursday at seven.\n",
+    "programme.txt": "The evening begins at seven and ends at ten.\n",
+}
+"""Names and contents of uploaded files, the newest last."""
 HELD_PROMPT = "Wait for the cue"
 """A prompt with this text gets its reply when the fake provider is released."""
 REPLY = "We open at seven. Two seats are held for you until then."
@@ -154,6 +160,13 @@ class DemoServer:
             timeout=60,
             http_client=openai.DefaultHttpxClient(verify=False),
         )
+
+    def upload_files(self) -> None:
+        """Upload the files of `FILES` as a user."""
+        token = self.post("/admin/tokens", {"label": "uploads", "principal": "visitor"})
+        with self.openai_client(token["secret"]) as client:
+            for name, text in FILES.items():
+                client.files.create(file=(name, text.encode()), purpose="user_data")
 
     @staticmethod
     def _json(response: httpx2.Response) -> Any:

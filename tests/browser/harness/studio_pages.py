@@ -40,6 +40,7 @@ DETAIL_PAGES = [
     StudioPage("fact", "/admin/users/{user}/facts/{fact}"),
     StudioPage("facts", "/admin/users/{user}/facts"),
     StudioPage("feedback", "/admin/feedback", "Feedback"),
+    StudioPage("file", "/admin/files/{file}", "programme.txt"),
     StudioPage("judge", "/admin/judges/quality", "quality"),
     StudioPage("judge-past-replies", "/admin/judges/quality/past-replies"),
     StudioPage("judge-scores", "/admin/judges/quality/scores"),
@@ -83,6 +84,7 @@ def path_parameters(server: DemoServer) -> dict[str, str]:
     user = max(users, key=lambda user: user["facts"])["id"]
     return {
         "fact": server.get(f"/admin/users/{user}/facts")["data"][0]["id"],
+        "file": server.get("/admin/files")["data"][0]["id"],
         "periodic_task": server.get("/admin/periodic-tasks")["data"][0]["id"],
         "run": next(batch["runs"] for batch in batches if batch["scores"])[0]["id"],
         "task": server.get("/admin/tasks?state=queued")["data"][0]["id"],

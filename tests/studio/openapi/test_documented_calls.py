@@ -80,6 +80,10 @@ def placeholders(targets: WriteTargets) -> dict[str, str]:
     assert targets.http.post("/v1/chat/completions", json=message).status_code == 200
     new = {"content": f"Lives in Lisbon since {uuid.uuid4()}."}
     fact = targets.http.post("/admin/users/alice/facts", json=new).json()["id"]
+    upload = {"headers": {"X-Coulisse-User": "alice"}, "data": {"purpose": "user_data"}}
+    files = {"file": ("programme.txt", b"The evening begins at seven.")}
+    targets.http.post("/v1/files", files=files, **upload).raise_for_status()
+    file = targets.http.get("/admin/files?user=alice").json()["data"][0]["id"]
     ends = time.monotonic() + 60
     while not (turns := targets.http.get("/admin/users/alice/turns").json()["data"]):
         assert time.monotonic() < ends, "the turn is not recorded"
@@ -100,6 +104,7 @@ def placeholders(targets: WriteTargets) -> dict[str, str]:
         "chatcmpl-0190…": turns[0]["completion_id"],
         "4f3c91d2": targets.token[:8],
         "$RUN": targets.run,
+        "files/$ID": f"files/{file}",
         "$USER_ID": str(derive_user_id("alice")),
         "$ID/pause": f"{targets.periodic_task}/pause",
         "$ID/cancel": f"{targets.waiting}/cancel",
