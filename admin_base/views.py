@@ -38,7 +38,7 @@ from django.http.response import HttpResponseBase
 from pydantic import BaseModel, ValidationError
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.parsers import FormParser, MultiPartParser
-from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -93,16 +93,6 @@ class PagePermission(BasePermission):
         return True
 
 
-class PageResponse(Response):
-    """Data, with the template and the additional context of its page."""
-
-    def __init__(
-        self, data: Any, *, status: int, template: str | None, page: PageContext | None
-    ) -> None:
-        super().__init__(data, status=status)
-        self.template, self.page = template, page
-
-
 class PageView(APIView):
     """The base class of pages; the module describes its use."""
 
@@ -127,15 +117,10 @@ class PageView(APIView):
     """The page title; set it on `self` if it depends on the address."""
     breadcrumbs: Sequence[tuple[str, str]] = ()
     """The breadcrumbs, outermost first: names and addresses."""
-    view_permission: ClassVar[str | None] = None
-    """The permission to read; None admits every user of the studio."""
-    change_permission: ClassVar[str | None] = None
-    """The permission for other methods."""
 
     def required_permission(self, method: str | None) -> str | None:
-        if method in SAFE_METHODS:
-            return self.view_permission
-        return self.change_permission
+        """Return the permission for a method; None admits every user of the studio."""
+        return None
 
     def may_change(self) -> bool:
         permission = self.required_permission("POST")
@@ -172,15 +157,12 @@ class PageView(APIView):
     # Responses.
 
     def respond(
-        self,
-        data: Any,
-        *,
-        status: int = 200,
-        template: str | None = None,
-        page: PageContext | None = None,
+        self, data: Any, *, status: int = 200, page: PageContext | None = None
     ) -> Response:
         """Return data; `page()` computes the context that only the page needs."""
-        return PageResponse(data, status=status, template=template, page=page)
+        response: Any = Response(data, status=status)
+        response.page = page
+        return cast(Response, response)
 
     def confirm_change(
         self,

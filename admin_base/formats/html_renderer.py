@@ -56,14 +56,13 @@ class HtmlRenderer(BaseRenderer):
 
 
 def _success_page(view: Any, data: Any, response: Any) -> tuple[str, dict[str, Any]]:
-    template = getattr(response, "template", None) or view.template
-    if not template:
+    if not view.template:
         return DATA_TEMPLATE, {"yaml": data_formats.dump_readable_yaml(data)}
     context = _context(data)
     load_context = getattr(response, "page", None)
     if load_context is not None:
         context.update(load_context())
-    return template, context
+    return view.template, context
 
 
 def _context(data: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from admin_base import columns
 from admin_base.actions import EXPORT, RowAction
 from admin_base.formats import csv_export, data_formats
 from admin_base.formats.html_renderer import HtmlRenderer
-from admin_base.model_pages.change_list import FORMAT, KeysetChangeList
+from admin_base.model_pages.change_list import FORMAT
 from admin_base.model_pages.model_forms import render_form, rendered, save_form
 from admin_base.query_parameters import check_names
 from admin_base.serializers import ActionResult, ActionResultList, ChosenRows, Schema
@@ -41,16 +41,13 @@ class ModelView(PageView):
 
     model_admin: ClassVar[Any] = None
     permissions: ClassVar[dict[str, str]] = {"GET": "view"}
-    """The permission that each method needs, as in `StudioModelAdmin.may`."""
+    """The permission that each method needs, as in `StudioModelAdmin.may`; `initial`
+    asks for it, as a permission may be a method's."""
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Dispatch without the parameters of `parent_paths`, which `scope` has."""
         own = {name: value for name, value in kwargs.items() if name == "id"}
         return super().dispatch(request, **own)
-
-    def required_permission(self, method: str | None) -> str | None:
-        """Return None: `initial` checks, as a permission may be a method's."""
-        return None
 
     def may_change(self) -> bool:
         return bool(self.model_admin.may(self.request._request, "change"))
@@ -111,25 +108,14 @@ class ListView(ModelView):
         """List the rows that match, in pages."""
         if self.wants_html:
             return self.respond(self.page_context())
-        data = self.list_data()
+        data = self.model_admin.list_data(request._request)
         if request.accepted_renderer.format == "csv":
             return self.csv_response(data["data"])
         return self.respond(data)
 
-    def list_data(self) -> dict[str, Any]:
-        """Return the page of the list for scripts."""
-        data: dict[str, Any] = self.model_admin.list_data(self.request._request)
-        return data
-
-    def read_page(self) -> KeysetChangeList:
-        page: KeysetChangeList = self.model_admin.get_changelist_instance(
-            self.request._request
-        )
-        return page
-
     def page_context(self) -> dict[str, Any]:
         admin, request = self.model_admin, self.request._request
-        page, scope = self.read_page(), admin.scope(request)
+        page, scope = admin.get_changelist_instance(request), admin.scope(request)
         return {
             "cl": page,
             "admin": admin,
@@ -143,7 +129,7 @@ class ListView(ModelView):
             **admin.list_context(request, page),
         }
 
-    def _row_context(self, row: Model, page: KeysetChangeList) -> dict[str, Any]:
+    def _row_context(self, row: Model, page: Any) -> dict[str, Any]:
         admin = self.model_admin
         return {
             "row": row,
@@ -169,7 +155,8 @@ class ListView(ModelView):
 
     def post(self, request: Request) -> Answer:
         """Run an action on chosen rows, or create a row."""
-        name = request.query_params.get("action") or self._form_action()
+        fields = self._form_fields() if self.is_form else {}
+        name = request.query_params.get("action") or fields.get("action")
         if name == EXPORT:
             return self._export(self._chosen_ids())
         if name:
@@ -182,14 +169,9 @@ class ListView(ModelView):
         self.require("add")
         return self._create() if admin.create_schema is not None else self._add()
 
-    def _form_action(self) -> str:
-        return str(self._form_fields().get("action", "")) if self.is_form else ""
-
     def _create(self) -> Answer:
-        admin, schema = self.model_admin, self.model_admin.create_schema
-        assert schema is not None  # noqa: S101  # checked by the caller
-        request = self.request._request
-        row = admin.create(request, self.parse_body(schema))
+        admin, request = self.model_admin, self.request._request
+        row = admin.create(request, self.parse_body(admin.create_schema))
         return self.confirm_change(
             None if self.wants_html else admin.created_data(request, row),
             message=admin.created_message(row),

@@ -28,8 +28,12 @@ PARAMETER = re.compile(r"<\w+:(\w+)>")
 
 
 def build_views(admin: Any, path: str) -> SimpleNamespace:
-    name, one = admin.model.__name__, str(admin.opts.verbose_name)
-    detail = {"get": _describe_detail(admin)}
+    model_name, one = admin.model.__name__, str(admin.opts.verbose_name)
+    parameters = [
+        OpenApiParameter(name, str, description=text)
+        for name, text in admin.detail_parameters.items()
+    ]
+    detail = {"get": _described(f"Show one {one}", admin, parameters=parameters)}
     if admin.is_editable:
         detail["post"] = extend_schema(exclude=True)
         detail["patch"] = _described(f"Change one {one}", admin, admin.form_schema)
@@ -43,10 +47,10 @@ def build_views(admin: Any, path: str) -> SimpleNamespace:
         )
     listing = {"get": _describe_list(admin, path), "post": _describe_post(admin, path)}
     return SimpleNamespace(
-        list=build_view(f"{name}List", ListView, admin, listing),
-        detail=build_view(f"{name}Detail", DetailView, admin, detail),
-        add=build_view(f"{name}Add", AddView, admin, {}),
-        delete=build_view(f"{name}Delete", DeleteView, admin, {}),
+        list=build_view(f"{model_name}List", ListView, admin, listing),
+        detail=build_view(f"{model_name}Detail", DetailView, admin, detail),
+        add=build_view(f"{model_name}Add", AddView, admin, {}),
+        delete=build_view(f"{model_name}Delete", DeleteView, admin, {}),
         actions={
             name: _action_view(admin, action)
             for name, action in admin.row_actions().items()
@@ -80,20 +84,12 @@ def build_view(
     return view.as_view()
 
 
-def _described(summary: str, admin: Any, body: Any = None, answer: Any = None) -> Any:
-    schema = answer or admin.detail_schema
-    return extend_schema(summary=summary, request=body, responses={200: schema})
-
-
-def _describe_detail(admin: Any) -> Any:
-    parameters = [
-        OpenApiParameter(name, str, description=text)
-        for name, text in admin.detail_parameters.items()
-    ]
+def _described(
+    summary: str, admin: Any, body: Any = None, answer: Any = None, parameters: Any = ()
+) -> Any:
+    responses = {200: answer or admin.detail_schema}
     return extend_schema(
-        summary=f"Show one {admin.opts.verbose_name}",
-        parameters=parameters,
-        responses={200: admin.detail_schema},
+        summary=summary, parameters=parameters, request=body, responses=responses
     )
 
 
