@@ -1,9 +1,10 @@
 """The base of the studio's pages; `admin_base.views` describes its use."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.http import HttpResponseRedirect
 from django.urls import resolve
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
 from access.audit.audit_events import Actor
@@ -16,9 +17,11 @@ from studio.base import navigation
 class StudioView(PageView):
     """A page of the studio, with the permissions of its menu entry."""
 
+    change_permission: ClassVar[str | None] = None
+    """The permission to change things, if it is not that of the menu entry."""
+
     def required_permission(self, method: str | None) -> str | None:
-        """Return the permission of the view, or else that of its menu entry."""
-        own = super().required_permission(method)
+        own = None if method in SAFE_METHODS else self.change_permission
         return own or navigation.required_permission(self.request.path, method)
 
     def actor(self) -> Actor:

@@ -221,17 +221,14 @@ def remaining_schema(kind: EntryKind) -> type[BaseModel]:
 
 
 def list_schema(kind: EntryKind) -> type[BaseModel]:
-    fields: dict[str, Any] = {
-        "object": (Literal["list"], "list"),
-        "data": (list[_listed_schema(kind)], ...),  # type: ignore[misc]
-    }
-    return create_model(f"{kind.config_class.__name__}List", **fields)
-
-
-def _listed_schema(kind: EntryKind) -> type[BaseModel]:
     overview, _ = DETAIL_SCHEMAS[kind.path]
     field = (overview, Field(description="The figures in the list."))
-    return _entry_schema(kind, ListedEntry, "Listed", {"overview": field})
+    listed = _entry_schema(kind, ListedEntry, "Listed", {"overview": field})
+    fields: dict[str, Any] = {
+        "object": (Literal["list"], "list"),
+        "data": (list[listed], ...),  # type: ignore[valid-type]  # built at runtime
+    }
+    return create_model(f"{kind.config_class.__name__}List", **fields)
 
 
 def detail_schema(kind: EntryKind) -> type[BaseModel]:

@@ -1,7 +1,8 @@
 """The overview of the file's sections, as cards in groups."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal
 
 from drf_spectacular.utils import extend_schema
@@ -18,7 +19,7 @@ from studio.configuration.section_views import ENTRY_LIST_URLS, describe_section
 
 MAX_NAMES = 6
 """The largest number of names on a card."""
-GROUPS = {
+GROUPS: dict[str, Sequence[str]] = {
     "Models and tools": ("providers", "prices", "mcp", "skills", "vars"),
     "Memory and telemetry": ("memory", "telemetry", "storage"),
     "Access and limits": ("auth", "users", "default_user_id", "limits"),
@@ -62,22 +63,17 @@ class SettingsView(StudioView):
     @extend_schema(summary="List the sections of the file", responses=SectionCardList)
     def get(self, request: Request) -> Response:
         file = config_file.read_file()
-        cards = {
-            key: serialize_card(file, key) for group in GROUPS.values() for key in group
+        named = {key for keys in GROUPS.values() for key in keys}
+        others = sorted(sections.registered_sections().keys() - named)
+        groups = {
+            group: [serialize_card(file, key) for key in keys]
+            for group, keys in {**GROUPS, "Other": others}.items()
         }
-        others = sections.registered_sections().keys() - cards.keys()
-        cards.update({key: serialize_card(file, key) for key in sorted(others)})
         lead = "The sections of coulisse.yaml. Edits are written to the file."
-
-        def page() -> dict[str, Any]:
-            grouped = {**GROUPS, "Other": tuple(sorted(others))}
-            groups = {
-                group: [cards[key] for key in keys] for group, keys in grouped.items()
-            }
-            return {"groups": groups, "lead": lead, "file": file}
-
-        data = {"object": "list", "data": list(cards.values())}
-        return self.respond(data, page=page)
+        return self.respond(
+            {"object": "list", "data": list(chain.from_iterable(groups.values()))},
+            page=lambda: {"groups": groups, "lead": lead},
+        )
 
 
 def serialize_card(file: ConfigFile, key: str) -> dict[str, Any]:

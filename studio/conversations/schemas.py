@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from api_base.field_types import NullIfEmpty
 from core.text.redaction import redact_own
@@ -11,17 +11,14 @@ from judges.schemas import StudioFeedback, StudioScore, Thumb
 from memory.admin.user_schemas import MessageFields, UserThread
 from memory.api.schemas import FactId
 from memory.facts.types import Category
-from telemetry.schemas import Error, Text, TurnSummary
+from telemetry.schemas import Error, RowObject, Text, TurnSummary
 
-FROM_MODEL = ConfigDict(from_attributes=True, populate_by_name=True)
 MAX_TEXT_LENGTH = 4_000
 """Characters of a text of a call; the turn's own page has the rest."""
 
 
-class MeanScore(BaseModel):
+class MeanScore(RowObject):
     """A judge's mean score by one criterion."""
-
-    model_config = FROM_MODEL
 
     judge: str
     criterion: str
@@ -29,10 +26,8 @@ class MeanScore(BaseModel):
     count: int
 
 
-class TurnScore(BaseModel):
+class TurnScore(RowObject):
     """A judge's score of a turn's reply by one criterion."""
-
-    model_config = FROM_MODEL
 
     judge: str
     criterion: str
@@ -41,10 +36,8 @@ class TurnScore(BaseModel):
     judged_at: datetime
 
 
-class TurnFeedback(BaseModel):
+class TurnFeedback(RowObject):
     """The user's feedback on a turn's reply."""
-
-    model_config = FROM_MODEL
 
     score: int | None
     thumb: Thumb | None
@@ -65,10 +58,8 @@ class ScoreList(BaseModel):
     feedback: list[StudioFeedback]
 
 
-class FactSummary(BaseModel):
+class FactSummary(RowObject):
     """A fact that was extracted from a message, or recalled by a turn."""
-
-    model_config = FROM_MODEL
 
     id: FactId
     content: Annotated[str, AfterValidator(redact_own)]
@@ -85,10 +76,8 @@ def _truncate(text: str | None) -> str | None:
 Truncated = AfterValidator(_truncate)
 
 
-class MessageCall(BaseModel):
+class MessageCall(RowObject):
     """A tool call of the agent; long texts are truncated."""
-
-    model_config = FROM_MODEL
 
     name: str
     kind: str = "unknown"

@@ -42,12 +42,14 @@ class JudgeView(StudioView):
     """The title of the page, before the judge's name."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Set the breadcrumbs to the judge."""
+        """Find the judge; raises `JudgeUnknown`."""
         name = kwargs["name"]
         self.judge_url = f"{JUDGES_URL}/{quote(name, safe='')}"
         self.breadcrumbs = [("Judges", JUDGES_URL), (name, self.judge_url)]
         self.title = f"{self.subject} {name}"
         super().initial(request, *args, **kwargs)
+        judges = live.current().get(JUDGES)
+        self.judge = get_by_name(name, judges, noun="judge", unknown=JudgeUnknown)
 
     def audit_event(self, action: str, noun: str, count: int) -> AuditEvent | None:
         """Return the event of a change of several tasks; None for zero."""
@@ -66,7 +68,6 @@ class RetryJudgingView(JudgeView):
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Retry up to 1,000 replies that the judge failed to score."""
-        _find_judge(name)
         count = audit_log.run_recorded(
             lambda count: self.audit_event("judge.retry", "tasks", count),
             JudgeTask.objects.failed_of([name]).retry_newest,
@@ -98,13 +99,11 @@ class PastRepliesView(JudgeView):
     )
     def get(self, request: Request, name: str) -> Response:
         """Count past replies without a score, and estimate the cost of scoring them."""
-        judge = _find_judge(name)
         if self.wants_html and not request.query_params:
             defaults = PastRepliesRequest.model_validate({}).model_dump()
             return self.respond(None, page=lambda: self._form_context(defaults))
         query = self.parse_query(PastRepliesRequest)
-        backlog = _find_backlog(judge, query)
-        estimate = serialize_estimate(judge, backlog)
+        _, estimate = self._estimate(query)
         form = query.model_dump()
         return self.respond(
             estimate, page=lambda: {"estimate": estimate, **self._form_context(form)}
@@ -118,13 +117,11 @@ class PastRepliesView(JudgeView):
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Queue past replies for scoring, at low priority."""
-        judge = _find_judge(name)
-        backlog = _find_backlog(judge, self.parse_body(PastRepliesRequest))
-        estimate = serialize_estimate(judge, backlog)
+        backlog, estimate = self._estimate(self.parse_body(PastRepliesRequest))
         tasks = audit_log.run_recorded(
             lambda rows: self.audit_event("judge.backfill", "replies", len(rows)),
             past_replies.enqueue,
-            judge.name,
+            name,
             backlog.pending,
         )
         replies = "reply" if len(tasks) == 1 else "replies"
@@ -134,6 +131,19 @@ class PastRepliesView(JudgeView):
             redirect_to=self.judge_url,
             status=202,
         )
+
+    def _estimate(
+        self, query: PastRepliesRequest
+    ) -> tuple[JudgingBacklog, dict[str, Any]]:
+        """Return the replies that a request selects, and the cost of scoring them."""
+        backlog = past_replies.find_backlog(
+            self.judge.name,
+            past_replies.judged_agents(live.current(), self.judge, query.agent),
+            since=time_parsing.parse_past(query.since, datetime.now(UTC)),
+            share=query.sample,
+            limit=query.limit,
+        )
+        return backlog, serialize_estimate(self.judge, backlog)
 
     def refused_form_context(self) -> Mapping[str, Any]:
         """Return the form with the submitted values."""
@@ -145,22 +155,6 @@ class PastRepliesView(JudgeView):
             "form_data": form,
             "agents": past_replies.agents_naming(live.current(), name),
         }
-
-
-def _find_judge(name: str) -> JudgeConfig:
-    """Return a judge by its name; raises `JudgeUnknown`."""
-    judges = live.current().get(JUDGES)
-    return get_by_name(name, judges, noun="judge", unknown=JudgeUnknown)
-
-
-def _find_backlog(judge: JudgeConfig, request: PastRepliesRequest) -> JudgingBacklog:
-    return past_replies.find_backlog(
-        judge.name,
-        past_replies.judged_agents(live.current(), judge, request.agent),
-        since=time_parsing.parse_past(request.since, datetime.now(UTC)),
-        share=request.sample,
-        limit=request.limit,
-    )
 
 
 def serialize_estimate(judge: JudgeConfig, backlog: JudgingBacklog) -> dict[str, Any]:

@@ -10,13 +10,14 @@ from typing import Annotated, Literal, Self
 
 from django.db.models import QuerySet
 from django.db.models.functions import Left
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from api_base.field_types import NullIfEmpty
 from core.text import redaction
 from tasks.models import OPEN, Task
 from tasks.queue import task_kinds
 from tasks.schemas import TaskState
+from telemetry.schemas import RowObject
 
 MAX_COUNTED = 1000
 """Maximum open tasks that are read and counted."""
@@ -36,10 +37,8 @@ def shorten(text: str | None) -> str:
 ShortText = Annotated[str, BeforeValidator(shorten)]
 
 
-class QueuedTask(BaseModel):
+class QueuedTask(RowObject):
     """A task in the queue."""
-
-    model_config = ConfigDict(from_attributes=True, populate_by_name=True)
 
     id: uuid.UUID
     object: Literal["task"] = "task"

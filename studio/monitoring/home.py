@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from drf_spectacular.utils import extend_schema
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,7 +18,7 @@ from studio.monitoring import alerts, hourly_charts
 from studio.monitoring.alerts import Alert
 from telemetry.models import Turn
 from telemetry.models.turn_totals import WITHOUT_SPEND
-from telemetry.schemas import Text
+from telemetry.schemas import RowObject, Text
 from telemetry.statistics import recent_activity
 from telemetry.statistics.recent_activity import ActivitySummary, AgentStats
 from turns.preparation import routing
@@ -38,7 +38,7 @@ class HomeAgent(AgentStats):
     scores: int
 
 
-class HomeFailedTurn(BaseModel, from_attributes=True, populate_by_name=True):
+class HomeFailedTurn(RowObject):
     """A failed turn."""
 
     id: Text = Field(validation_alias="turn_id")
