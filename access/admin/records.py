@@ -1,13 +1,16 @@
 """The audit and the usage counters in the studio."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import admin
+from django.http import HttpRequest
 from django.utils.html import format_html
 
+from access import user_lookup
 from access.limits import usage_limits
-from access.models import AuditEntry, UsageCounter
+from access.models import ApiToken, AuditEntry, UsageCounter
 from access.schemas import (
     AuditLogEntry,
 )
@@ -22,6 +25,7 @@ from admin_base.filters import (
 )
 from admin_base.model_admin import StudioModelAdmin
 from admin_base.templatetags.studio import usd
+from config import live
 
 WINDOWS = [
     ("0", "all time"),
@@ -67,14 +71,33 @@ class UsageCounterAdmin(StudioModelAdmin):
 
     path = "usage-counters"
     icon = "speed"
-    list_display = ["subject", "window_shown", "started", "requests", "tokens", "spent"]
+    list_display = [
+        "name",
+        "subject",
+        "window_shown",
+        "started",
+        "requests",
+        "tokens",
+        "spent",
+    ]
     list_filter = [ExactFilter.of("subject"), SubjectFilter, WindowFilter.of("window")]
     column_classes = {
         "requests": "number is-wide",
         "tokens": "number is-wide",
-        "subject": "identity",
+        "subject": "identity is-wide",
     }
     empty_text = "Counters appear with the first turn under a limit."
+
+    def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> list[Any]:
+        names = _load_names(rows)
+        for row in super().prepare_rows(request, rows):
+            kind, _, key = row.subject.partition(":")
+            row.name = f"{kind} {names.get(row.subject) or key[:8]}"
+        return rows
+
+    @column("Name")
+    def name(self, row: UsageCounter) -> str:
+        return row.name  # type: ignore[attr-defined,no-any-return]
 
     @column("Window")
     def window_shown(self, row: UsageCounter) -> str:
@@ -114,3 +137,16 @@ class AuditEntryAdmin(StudioModelAdmin):
     @column("Action")
     def action_shown(self, row: AuditEntry) -> Any:
         return format_html("<code>{}</code>", row.action)
+
+
+def _load_names(rows: Iterable[UsageCounter]) -> dict[str, str]:
+    """Return the names of the subjects: labels of tokens, names of users, agents."""
+    subjects = [row.subject.partition(":")[::2] for row in rows]
+    token_ids = [key for kind, key in subjects if kind == "token"]
+    tokens = ApiToken.objects.filter(id__in=token_ids)
+    users = user_lookup.load_names(live.current())
+    return {
+        **{f"agent:{key}": key for kind, key in subjects if kind == "agent"},
+        **{usage_limits.token_subject(token): token.label for token in tokens},
+        **{usage_limits.user_subject(each): name for each, name in users.items()},
+    }

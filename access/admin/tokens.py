@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from django.conf import settings
 from django.contrib import admin
@@ -24,7 +25,7 @@ from access.schemas import (
 from access.tokens import token_scope, token_setup
 from admin_base import audit
 from admin_base.actions import Outcome, action
-from admin_base.columns import column
+from admin_base.columns import column, link
 from admin_base.filters import (
     FlagFilter,
 )
@@ -67,6 +68,27 @@ class ApiTokenAdmin(StudioModelAdmin):
     actions = row_buttons = ["revoke"]
     links = [("Usage counters", "/admin/usage-counters")]
     delete_action = "revoke"
+    fieldsets = [
+        (
+            "Token",
+            {
+                "fields": [
+                    "user_link",
+                    "client_users",
+                    "budget_shown",
+                    "spent_this_month",
+                    "spent_in_total",
+                    "used",
+                    "agents_shown",
+                    "history_shown",
+                    "created_at",
+                    "expires_at",
+                    "revoked_at",
+                    "id",
+                ]
+            },
+        )
+    ]
     hidden_fields = ["digest"]
     schema = StudioToken
     create_schema = NewToken
@@ -136,10 +158,13 @@ class ApiTokenAdmin(StudioModelAdmin):
 
     @column("User", css="long identity is-wide")
     def user(self, row: ApiToken) -> Any:
-        if not row.agents:
-            return row.principal
-        agents = ", ".join(row.agents)
-        return format_html('{}<br><span class="muted">{}</span>', row.principal, agents)
+        notes = [", ".join(row.agents)] if row.agents else []
+        if row.client_users == "separate":
+            notes.append("separate users")
+        rest = format_html_join(
+            "", '<br><span class="muted">{}</span>', ((each,) for each in notes)
+        )
+        return format_html("{}{}", row.principal, rest)
 
     @column("Budget")
     def budget_shown(self, row: ApiToken) -> Any:
@@ -165,6 +190,31 @@ class ApiTokenAdmin(StudioModelAdmin):
             "", '<br><span class="muted">{}</span>', zip(lines, strict=True)
         )
         return format_html("{}{}", usd(row.spent_this_month_micro_usd), rest)
+
+    @column("User")
+    def user_link(self, row: ApiToken) -> Any:
+        if row.client_users == "separate":
+            return f"{row.principal}/…"
+        address = f"/admin/users/{quote(row.principal, safe='')}"
+        return link(address, row.principal)
+
+    @column("Spent this month")
+    def spent_this_month(self, row: ApiToken) -> str:
+        return usd(row.spent_this_month_micro_usd)
+
+    @column("Spent in total")
+    def spent_in_total(self, row: ApiToken) -> str:
+        unpriced = row.unpriced_turns
+        more = f" + {unpriced} turns of unknown price" if unpriced else ""
+        return f"{usd(row.spent_micro_usd)}{more}"
+
+    @column("Agents")
+    def agents_shown(self, row: ApiToken) -> str:
+        return ", ".join(row.agents or ["all"])
+
+    @column("History")
+    def history_shown(self, row: ApiToken) -> str:
+        return row.history or "as the agent says"
 
     @column("Last used", css="is-wide")
     def used(self, row: ApiToken) -> Any:

@@ -8,6 +8,7 @@ import pytest
 from access.limits import time_windows
 from access.models import AuditEntry, UsageCounter
 from access.tokens import api_tokens
+from access.users import identity
 from tests.access.actors import ADA
 from tests.gateway.calls import error
 from tests.gateway.memory_client import ok
@@ -71,6 +72,40 @@ def test_usage_is_shown_as_share_of_the_budget(script, user):
         "nothing": 1.0,
         "free": None,
     }
+
+
+def test_page_shows_spend_and_terms(browser, user):
+    row = create(user, "page", budget="monthly", limit_micro_usd=20_000_000)
+    add_usage(row, time_windows.EVER, 7_500_000)
+    add_usage(row, time_windows.CALENDAR_MONTH, 2_500_000)
+    page = browser.get(f"{TOKENS}/{row.id}").text
+    for text in ("$20.00 / month", "$2.50", "$7.50", "as the agent says"):
+        assert text in page, text
+    for link in (f"users/{user}", f"spend?by=day&amp;token={row.id}"):
+        assert f'href="/admin/{link}"' in page, link
+
+
+def test_tokens_of_separate_users_name_no_user(browser, user):
+    row = create(user, "many", client_users="separate")
+    assert f"{user}/…" in browser.get(f"{TOKENS}/{row.id}").text
+    assert "separate users" in browser.get(TOKENS).text
+
+
+def test_usage_counters_name_their_subjects(script, user):
+    row = create(user, "laptop")
+    add_usage(row, time_windows.EVER, 1)
+    user_id = identity.derive_user_id(user)
+    ever = {"window": 0, "start": 0, "last_at": 0}
+    UsageCounter.objects.create(subject=f"user:{user_id.hex}", **ever)
+    UsageCounter.objects.create(subject=f"agent:{user}", **ever)
+
+    def name_of(**query):
+        (counter,) = ok(script.get("/admin/usage-counters", params=query))["data"]
+        return counter["name"]
+
+    assert name_of(subject=f"token:{row.id.hex}") == "token laptop"
+    assert name_of(user=user) == f"user {user}"
+    assert name_of(subject=f"agent:{user}") == f"agent {user}"
 
 
 def test_form_accepts_agent_list_and_blank_date(browser, script, user):
