@@ -51,7 +51,7 @@ from memory.api.schemas import (
     SavedMemory,
 )
 from memory.errors import FactUnknown, UserUnknown
-from memory.facts import fact_store, public_ids
+from memory.facts import fact_store, forgetting, public_ids
 from memory.models import Fact, FactStatus, Owner, StoredMessage, Thread
 from memory.models.fact_choices import FactCategory
 from memory.recall import query_preparation, sync_search
@@ -99,7 +99,7 @@ class FactAdmin(UserRowsAdmin):
         ("Validity", {"fields": ["valid_from", "valid_to", "expires_at", "newer"]}),
     ]
     detail_parameters = {"as_of": "The fact as it was at this time."}
-    actions = ["pin", "unpin", "review", "restore", "forget"]
+    actions = ["pin", "unpin", "review", "restore", "forget", "purge"]
     row_buttons = ["pin", "unpin", "forget"]
     audit_noun = "memory"
     delete_action = "forget"
@@ -180,12 +180,28 @@ class FactAdmin(UserRowsAdmin):
     @action(
         "Forget",
         audit="memory.delete",
-        confirm="Prompts and searches no longer include it. Its history is kept.",
+        confirm="Prompts and searches no longer include it, nor the messages that tell "
+        "it. They and its history are kept.",
         is_dangerous=True,
         is_available=lambda fact: fact.status != FactStatus.DELETED,
     )
     def forget(self, request: HttpRequest, row: Fact) -> Outcome:
-        return changed(row, row.forget(by=ACTOR))
+        user_id = UserId(row.user_id)
+        return changed(row, forgetting.forget(user_id, row.pk, by=ACTOR))
+
+    @action(
+        "Purge",
+        audit="memory.delete",
+        confirm="The fact, its history and the text of the messages that tell it, with "
+        "their replies, are deleted. This cannot be undone.",
+        is_dangerous=True,
+        response=DeletedMemory,
+    )
+    def purge(self, request: HttpRequest, row: Fact) -> Outcome:
+        forgetting.forget(UserId(row.user_id), row.pk, by=ACTOR, purge=True)
+        details = {"user": str(row.user_id), "purge": True}
+        gone = DeletedMemory(id=row.pk).model_dump(mode="json")
+        return Outcome(True, details, target=row.public_id, data=gone)
 
     # Changes with a body.
 

@@ -118,6 +118,9 @@ class MessageFields(BaseModel):
     is_active: bool = Field(
         description="False on another branch than the thread's current one."
     )
+    is_withheld: bool = Field(
+        description="Whether it tells a forgotten fact: no model receives it."
+    )
 
 
 class StudioMessage(MessageFields):

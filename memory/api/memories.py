@@ -16,6 +16,7 @@ from database import database_executor
 from memory.api import serializers
 from memory.api.schemas import (
     DeletedMemory,
+    DeletionQuery,
     MemoriesQuery,
     MemoryChange,
     MemoryChanges,
@@ -30,7 +31,7 @@ from memory.api.schemas import (
 )
 from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
-from memory.facts import fact_store, public_ids
+from memory.facts import fact_store, forgetting, public_ids
 from memory.recall import query_preparation, search
 
 ACTOR = "user"
@@ -222,18 +223,20 @@ async def change_memory(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def delete_memory(
-    request: HttpRequest, memory_id: str, query: Query[CallerQuery]
+    request: HttpRequest, memory_id: str, query: Query[DeletionQuery]
 ) -> HttpResponse:
     user_id = identify_user(request, query)
     fact_id = public_ids.require_fact_id(memory_id)
-    event = build_event(request, "memory.delete", user_id, memory_id)
+    details = {"purge": True} if query.purge else {}
+    event = build_event(request, "memory.delete", user_id, memory_id, **details)
     await database_executor.run_to_end(
         audit_log.run_recorded,
-        lambda is_new: event if is_new else None,
-        fact_store.forget_fact,
+        lambda is_new: event if is_new or query.purge else None,
+        forgetting.forget,
         user_id,
         fact_id,
         by=ACTOR,
+        purge=query.purge,
     )
     return json_response(DeletedMemory.model_validate({"id": fact_id}))
 

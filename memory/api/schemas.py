@@ -62,6 +62,16 @@ Importance = Annotated[int, Field(ge=1, le=10)]
 SearchScope = Literal["facts", "messages", "all"]
 
 
+class DeletionQuery(CallerQuery):
+    """Query of `DELETE /v1/memories/{id}`."""
+
+    purge: bool = Field(
+        default=False,
+        description="Also delete its history, and the text of the messages that tell "
+        "it.",
+    )
+
+
 class MemoriesQuery(CallerQuery):
     """Query of `GET /v1/memories`."""
 

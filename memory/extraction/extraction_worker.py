@@ -27,13 +27,14 @@ from memory.extraction.extraction_tasks import ExtractionTask
 from memory.extraction.fact_parser import ParsedFacts
 from memory.extraction.injection import injection_filter
 from memory.extraction.prompts import DIALOGUE_ROLES, ExtractionInput, PromptMessage
-from memory.facts import fact_store
+from memory.facts import fact_store, forgetting
 from memory.facts.types import FactDraft, SaveResult
 from memory.memory_settings import ExtractionModel, UserMemory
-from memory.models import Fact, Passage, StoredMessage
+from memory.models import Fact, FactMessage, Passage, StoredMessage
 from memory.recall import embedding, search
 from memory.recall.index import tokenizer
 from memory.recall.types import Embedded, Query
+from memory.transcript import withholding
 from providers.errors import TimedOut
 from tasks.errors import LeaseLost
 from tasks.models import Task
@@ -126,6 +127,7 @@ def _is_retryable(exc: Exception) -> bool:
 
 
 def _extract(job: ExtractionTask, memory: UserMemory) -> None:
+    _withhold_copies(job)
     turn, earlier = _read_messages(job)
     vectors = _index_messages(job, memory, turn)
     extraction_input = ExtractionInput(
@@ -154,13 +156,32 @@ def _read_messages(
         thread__user_id=job.user_id,
         position__gte=job.first_position - MAX_EARLIER_MESSAGES,
         position__lt=job.end_position,
-        is_active=True,
     ).order_by("position")
-    columns = rows.values_list("id", "position", "role", "text", "created_at")
+    columns = rows.for_models().values_list(
+        "id", "position", "role", "text", "created_at"
+    )
     messages = [PromptMessage(*message) for message in columns]
     turn = [message for message in messages if message.position >= job.first_position]
     earlier = [message for message in messages if message.position < job.first_position]
     return turn[-MAX_TURN_MESSAGES:], earlier
+
+
+def _withhold_copies(job: ExtractionTask) -> None:
+    """Withhold what the turn stored again of forgotten messages.
+
+    A client that sends its whole conversation may not be recognised: then the messages
+    before the new ones are stored, too.
+    """
+    rows = StoredMessage.objects.filter(
+        thread_id=job.thread_id,
+        thread__user_id=job.user_id,
+        turn_id=job.task.turn_id,  # type: ignore[misc]  # It is of a turn.
+    )
+    if rows.filter(position=job.first_position - 1).exists():
+        earlier = rows.filter(position__lt=job.first_position)
+        copies = forgetting.find_copies(job.user_id, earlier)
+        withholding.withhold(job.user_id, [number for _, number in copies])
+        FactMessage.objects.link(copies)
 
 
 # Indexing of messages.
@@ -192,17 +213,17 @@ def _index_messages(
     ]
     if texts:
         with job.locked():
-            stored = _stored_messages(message_id for message_id, *_ in texts)
-            texts = [text for text in texts if text[0] in stored]
+            usable = _usable_messages(message_id for message_id, *_ in texts)
+            texts = [text for text in texts if text[0] in usable]
             Passage.objects.index_messages(job.user_id, job.thread_id, texts)
     return {
         message.id: vector for message, vector in zip(quotable, vectors, strict=True)
     }
 
 
-def _stored_messages(message_ids: Iterable[int | None]) -> set[int]:
-    """Return those of the messages that were not deleted since they were read."""
-    rows = StoredMessage.objects.filter(pk__in=[*message_ids])
+def _usable_messages(message_ids: Iterable[int | None]) -> set[int]:
+    """Return the messages that were neither deleted nor withheld since then."""
+    rows = StoredMessage.objects.filter(pk__in=[*message_ids], is_withheld=False)
     return set(rows.values_list("pk", flat=True))
 
 
@@ -296,11 +317,11 @@ def _save_facts(
     contents = [tokenizer.strip_subject(draft.content) for draft in parsed.drafts]
     vectors, errors = embedding.embed_texts(memory.embedder, contents)
     with job.locked():
-        stored = _stored_messages(draft.message_id for draft in parsed.drafts)
+        usable = _usable_messages(draft.message_id for draft in parsed.drafts)
         texts = [
             (draft, vector, error)
             for draft, vector, error in zip(parsed.drafts, vectors, errors, strict=True)
-            if draft.message_id in stored
+            if draft.message_id in usable
         ]
         drafts = [draft for draft, _, _ in texts]
         saved = fact_store.save_drafts(
@@ -314,6 +335,21 @@ def _save_facts(
         _raise_importance(job, drafts, saved, quotable=quotable)
         changed = sum(result.outcome != "unchanged" for result in saved)
         job.complete(found=parsed.total, saved=changed)
+    _withhold_late(job, drafts, saved)
+
+
+def _withhold_late(
+    job: ExtractionTask, drafts: Sequence[FactDraft], saved: Sequence[SaveResult]
+) -> None:
+    """Withhold messages that tell facts which were forgotten in the meantime."""
+    past = {
+        result.fact_id: draft.message_id
+        for draft, result in zip(drafts, saved, strict=True)
+        if result.outcome == "outdated" and draft.message_id is not None
+    }
+    if past:
+        forgotten = Fact.objects.filter(pk__in=past).with_status("deleted")
+        withholding.withhold(job.user_id, [past[fact.pk] for fact in forgotten])
 
 
 def _raise_importance(

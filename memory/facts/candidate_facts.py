@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from functools import reduce
 from operator import or_
 
@@ -13,6 +14,8 @@ from memory.models import Fact, FactStatus
 from memory.recall import search
 from memory.recall.types import Embedded, Query
 
+MAX_FORGOTTEN = 200
+"""Forgotten facts that drafts are compared with, the last ones."""
 MAX_NEIGHBOURS = 5
 """Candidates per draft by vectors, and as many by words."""
 
@@ -58,6 +61,14 @@ class CandidateFacts:
             fact
             for fact in self._retired
             if fact.status == status and fact.content == content
+        ]
+
+    def forgotten_since(self, said_at: datetime) -> list[Fact]:
+        """Return the facts that were forgotten after a user said something."""
+        return [
+            fact
+            for fact in self._retired
+            if fact.status == FactStatus.DELETED and fact.updated_at >= said_at
         ]
 
     def is_new(self, fact: Fact) -> bool:
@@ -114,15 +125,16 @@ def _load_active(
 
 
 def _load_retired(user_id: UserId, drafts: Sequence[FactDraft]) -> Iterable[Fact]:
-    return Fact.objects.filter(
-        user_id=user_id,
-        status__in=[
-            FactStatus.PENDING_REVIEW,
-            FactStatus.DELETED,
-            FactStatus.SUPERSEDED,
-        ],
+    facts = Fact.objects.filter(user_id=user_id)
+    yield from facts.filter(
+        status__in=[FactStatus.PENDING_REVIEW, FactStatus.SUPERSEDED],
         content__in=[draft.content for draft in drafts],
     )
+    # Of any content, because wordings differ. For a new turn there are hardly any.
+    said = [draft.said_at for draft in drafts if draft.said_at is not None]
+    if said:
+        deleted = facts.filter(status=FactStatus.DELETED, updated_at__gte=min(said))
+        yield from deleted.order_by("-updated_at")[:MAX_FORGOTTEN]
 
 
 def _is_active(fact: Fact) -> bool:

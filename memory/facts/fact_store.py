@@ -14,7 +14,7 @@ from core.ids import UserId
 from memory.facts import candidate_facts, fact_validation, point_in_time
 from memory.facts.reconciliation import FactReconciler
 from memory.facts.types import Category, FactDraft, SaveResult, Source, Status
-from memory.models import Fact, FactChange, Owner
+from memory.models import Fact, FactChange, FactMessage, Owner
 from memory.models.facts import FactCursor
 from memory.recall import search
 from memory.recall.types import UNEMBEDDED, Embedded, EmbeddingResult
@@ -52,6 +52,11 @@ def save_drafts(
             for number, draft in enumerate(cleaned)
         ]
         Fact.objects.write(user_id, reconciler.facts)
+        FactMessage.objects.link(
+            (result.fact_id, draft.message_id)
+            for draft, result in zip(cleaned, saved, strict=True)
+            if draft.message_id is not None
+        )
     return saved
 
 
@@ -72,11 +77,6 @@ def edit_fact(
     fact = Fact.objects.get_known(user_id, fact_id)
     fact.edit(changes, by=by, text=text)
     return fact
-
-
-def forget_fact(user_id: UserId, fact_id: uuid.UUID, *, by: str) -> bool:
-    """Forget a fact; return False if it was forgotten before."""
-    return Fact.objects.get_known(user_id, fact_id).forget(by=by)
 
 
 def list_changes(user_id: UserId, fact_id: uuid.UUID) -> list[FactChange]:

@@ -50,10 +50,16 @@ def list_facts_at(
 def _rewind(facts: FactQuerySet, at: datetime) -> list[Fact]:
     """Return facts with their later changes undone, in memory only."""
     rows = {fact.id: fact for fact in facts}
+    forgotten = {key for key, fact in rows.items() if fact.status == "deleted"}
     steps = FactChange.objects.filter(at__gt=at, fact__in=facts)
     for step in steps.order_by("-at", "-id"):
         step.undo(rows[step.fact_id])
-    return list(rows.values())
+    # A fact that is forgotten now is forgotten for the past, too.
+    return [
+        fact
+        for fact in rows.values()
+        if fact.id not in forgotten or fact.status == "deleted"
+    ]
 
 
 def _matches(

@@ -51,8 +51,8 @@ class FactReconciler:
     def _apply_rules(
         self, draft: FactDraft, candidates: list[Fact], text: EmbeddingResult
     ) -> SaveResult:
-        if forgotten := self._find_deleted(draft):
-            return SaveResult(forgotten.id, "outdated")
+        if past := self._find_past(draft):
+            return SaveResult(past.id, "outdated")
         if keyed := self._candidates.by_key(draft):
             return self._upsert(keyed, draft, text)
         candidates = [fact for fact in candidates if _keys_agree(fact, draft)]
@@ -80,12 +80,21 @@ class FactReconciler:
             return self._supersede(changed, draft, text)
         return self._create(draft, text)
 
-    def _find_deleted(self, draft: FactDraft) -> Fact | None:
-        """Return the fact that the user deleted after saying what this draft states."""
+    def _find_past(self, draft: FactDraft) -> Fact | None:
+        """Return the fact that was forgotten after the user said what a draft states.
+
+        Or the same words, superseded since: that fact stays in the past, even if the
+        one that superseded it is forgotten.
+        """
         if draft.source in HUMAN_SOURCES:
             return None
-        for fact in self._candidates.retired(FactStatus.DELETED, draft.content):
-            if fact.updated_at >= draft.stated_at:
+        for fact in self._candidates.forgotten_since(draft.stated_at):
+            if equivalence.is_identical(fact.content, draft.content) or (
+                equivalence.compare_texts(fact.content, draft.content) == "same"
+            ):
+                return fact
+        for fact in self._candidates.retired(FactStatus.SUPERSEDED, draft.content):
+            if fact.said_at >= draft.stated_at:
                 return fact
         return None
 

@@ -111,6 +111,7 @@ class Migration(migrations.Migration):
                 ('summarized_at', models.DateTimeField(null=True)),
                 ('created_at', models.DateTimeField()),
                 ('is_active', models.BooleanField(db_default=True)),
+                ('is_withheld', models.BooleanField(db_default=False)),
                 ('parent_position', models.BigIntegerField(null=True)),
                 ('digest', models.BinaryField(null=True)),
                 ('exchange_digest', models.BinaryField(null=True)),
@@ -230,6 +231,18 @@ class Migration(migrations.Migration):
             options={
                 'indexes': [models.Index(fields=['user_id', 'at'], name='memory_change_of_user')],
             },
+        ),
+        migrations.CreateModel(
+            name='FactMessage',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('fact', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, to='memory.fact')),
+                ('message', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='memory.storedmessage')),
+            ],
+        ),
+        migrations.AddConstraint(
+            model_name='factmessage',
+            constraint=models.UniqueConstraint(fields=('fact', 'message'), name='memory_factmessage_once'),
         ),
         migrations.AddIndex(
             model_name='fact',

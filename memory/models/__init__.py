@@ -3,7 +3,7 @@
 from memory.models.completions import StoredCompletion
 from memory.models.fact_changes import FactChange
 from memory.models.fact_choices import FactCategory, FactSource, FactStatus
-from memory.models.facts import Fact
+from memory.models.facts import Fact, FactMessage
 from memory.models.messages import StoredMessage
 from memory.models.owners import Owner, PendingErasure
 from memory.models.passages import Passage
@@ -16,6 +16,7 @@ __all__ = [
     "Fact",
     "FactCategory",
     "FactChange",
+    "FactMessage",
     "FactSource",
     "FactStatus",
     "Owner",

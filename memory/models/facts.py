@@ -90,10 +90,6 @@ class FactQuerySet(models.QuerySet["Fact"]):
         Passage.objects.index_facts(user_id, texts)
         Passage.objects.unindex(user_id, fact__in=retired)
 
-    def forget(self, *, by: str, reason: str = "") -> int:
-        """Forget these facts; return how many were not forgotten before."""
-        return sum(fact.forget(by=by, reason=reason) for fact in self)
-
     def expire_due(self, now: datetime, *, limit: int = 500) -> int:
         """Mark facts past their `expires_at` as expired, and return how many.
 
@@ -255,12 +251,15 @@ class Fact(TrackedFact):
     def rewind(self, at: datetime) -> None:
         """Set its fields, in memory only, to their values at a time.
 
-        Raises `FactUnknown` if it was not known then.
+        Raises `FactUnknown` if it was not known then, or is forgotten since.
         """
+        is_forgotten = self.status == FactStatus.DELETED
         if self.created_at > at:
             raise FactUnknown("This fact was not known then")
         for step in self.changes.filter(at__gt=at).order_by("-at", "-id"):
             step.undo(self)
+        if is_forgotten and self.status != FactStatus.DELETED:
+            raise FactUnknown("This fact was forgotten since then")
         self.viewed_at = at
 
     @property
@@ -288,7 +287,7 @@ class Fact(TrackedFact):
         Raises `FactUnknown`, `FactInvalid` and `KeyTaken`.
         """
         cleaned = fact_validation.clean_changes(changes)
-        with self._stored() as now:
+        with self.stored() as now:
             values = {**self._derived_values(cleaned, by, now), **cleaned}
             dates = ("valid_from", *END_FIELDS)
             fact_validation.check_interval(*(self._after(values, n) for n in dates))
@@ -313,17 +312,8 @@ class Fact(TrackedFact):
         """Make it active again, even if it is superseded, expired or forgotten."""
         return self.edit({"status": "active"}, by=by, reason=reason, text=text)
 
-    def forget(self, *, by: str, reason: str = "") -> bool:
-        """Remove it from prompts and searches; it and its history stay stored.
-
-        Returns False if it was forgotten before. Raises `FactUnknown`.
-        """
-        with self._stored() as now:
-            deleted = {"status": FactStatus.DELETED.value}
-            return self.change(deleted, "deleted", by=by, at=now, reason=reason)
-
     @contextmanager
-    def _stored(self) -> Iterator[datetime]:
+    def stored(self) -> Iterator[datetime]:
         """Read the fact again under its user's lock, and write what is changed."""
         with Owner.objects.locked(self.user_id) as now:
             try:
@@ -375,6 +365,35 @@ class Fact(TrackedFact):
         if is_pinned != self.is_pinned:
             return "pinned" if is_pinned else "unpinned"
         return "updated"
+
+
+class FactMessageQuerySet(models.QuerySet["FactMessage"]):
+    def link(self, links: Iterable[tuple[uuid.UUID, int]]) -> None:
+        """Note that messages tell facts: pairs of a fact's and a message's id."""
+        rows = [FactMessage(fact_id=fact, message_id=number) for fact, number in links]
+        self.bulk_create(rows, ignore_conflicts=True)
+
+
+class FactMessage(models.Model):
+    """A message that tells a fact: the facts of one message, and the reverse.
+
+    A fact may be repeated in other words; `Fact.message` is the newest that changed it.
+    """
+
+    fact = models.ForeignKey(Fact, on_delete=models.CASCADE, db_index=False)
+    message = models.ForeignKey(StoredMessage, on_delete=models.CASCADE)
+
+    objects = FactMessageQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["fact", "message"], name="memory_factmessage_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"message {self.message_id} tells {self.fact_id}"
 
 
 ROWS = plain_sql.RowReader(Fact)

@@ -38,13 +38,14 @@ BY_PASSAGE_SQL = """
         m.created_at
     FROM memory_passage p JOIN memory_message m ON m.id = p.message_id
         JOIN memory_thread t ON t.id = m.thread_id
-    WHERE p.user_id = %s AND t.user_id = %s AND m.is_active AND p.id IN
+    WHERE p.user_id = %s AND t.user_id = %s AND m.is_active AND NOT m.is_withheld
+        AND p.id IN
 """
 IMPORTANT_SQL = """
     SELECT m.id, t.name, m.position, m.role, m.text, m.agent, m.importance, m.created_at
     FROM memory_message m JOIN memory_thread t ON t.id = m.thread_id
     WHERE m.thread_id = %s AND position < %s AND importance >= %s {high_importance}
-        AND is_active
+        AND is_active AND NOT is_withheld
         AND role IN ('user', 'assistant') AND text <> ''
     ORDER BY position DESC LIMIT %s
 """
@@ -53,7 +54,7 @@ NEWEST_SQL = """
         t.id, t.length, t.summarized_until, t.revision
     FROM memory_thread t JOIN memory_message m ON m.thread_id = t.id
     WHERE t.user_id = %s AND t.name = %s AND m.position >= t.length - %s
-        AND m.is_active
+        AND m.is_active AND NOT m.is_withheld
     ORDER BY m.position
 """
 """Limited by position instead of LIMIT: PostgreSQL assumes that a thread has average
@@ -61,6 +62,7 @@ length, and would read and sort all of a long one."""
 BETWEEN_SQL = """
     SELECT position, tokens, role, text, extra FROM memory_message
     WHERE thread_id = %s AND position >= %s AND position < %s AND is_active
+        AND NOT is_withheld
     ORDER BY position
 """
 FIND_SQL = """
@@ -106,6 +108,11 @@ class StoredMessageQuerySet(models.QuerySet["StoredMessage"]):
         shown = Case(small, default=Value(""), output_field=TextField())
         sized = self.annotate(extra_size=Length("extra"))
         return sized.annotate(small_extra=shown).defer("extra")
+
+    def for_models(self) -> "StoredMessageQuerySet":
+        """Return the messages that models may receive: of the current branch, and
+        without those that tell a forgotten fact."""
+        return self.filter(is_active=True, is_withheld=False)
 
     def find_reply(
         self, user_id: UUID, turn_id: UUID, *, is_locked: bool = False
@@ -284,6 +291,8 @@ class StoredMessage(models.Model):
     is_active = models.BooleanField(db_default=True)
     """Whether it is on the thread's current branch. The others are kept and shown, but
     no prompt contains them, and no facts are extracted from them."""
+    is_withheld = models.BooleanField(db_default=False)
+    """Whether it tells a forgotten fact: only its user still sees it (`forgetting`)."""
     parent_position = models.BigIntegerField(null=True)
     """The message before it, where a branch begins; -1 if there is none. None: the
     position before its own."""

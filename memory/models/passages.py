@@ -1,7 +1,7 @@
 """The model of the search index."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.db import connection, models, transaction
@@ -82,21 +82,31 @@ class PassageQuerySet(models.QuerySet["Passage"]):
             passage.set_text(text)
             passage.set_vector(embedded, error)
             passages.append(passage)
-        is_postgres = connection.vendor == "postgresql"
         with transaction.atomic():
-            if is_postgres:
+            if connection.vendor == "postgresql":
                 # Windows overlap, so one transaction at a time changes a thread's.
                 _execute(LOCK_THREAD_SQL, [thread_id % 2**31])
             self.unindex(user_id, message__in=[number for number, *_ in messages])
             self.bulk_create(passages, BATCH_SIZE)
-            if is_postgres:
-                spread = {m[1] + step for m in messages for step in (-1, 0, 1)}
-                _execute(REFRESH_WINDOWS_SQL, [thread_id, sorted(spread), user_id])
+            _refresh_windows(user_id, thread_id, [m[1] for m in messages])
 
     def unindex(self, user_id: uuid.UUID, **condition: Any) -> None:
         """Make a user's texts unsearchable, in the transaction that retires them."""
         if self.filter(user_id=user_id, **condition).delete()[0]:
             Owner.objects.ensure_bumped(user_id)
+
+    def unindex_messages(
+        self, user_id: uuid.UUID, thread_id: int, messages: dict[int, int]
+    ) -> None:
+        """Make messages of a thread unsearchable, by themselves and by neighbours.
+
+        `messages` are their positions, by id.
+        """
+        with transaction.atomic():
+            if connection.vendor == "postgresql":
+                _execute(LOCK_THREAD_SQL, [thread_id % 2**31])
+            self.unindex(user_id, message__in=list(messages))
+            _refresh_windows(user_id, thread_id, messages.values())
 
     def pending(self, embedder_id: str) -> "PassageQuerySet":
         """Return passages without a vector of this embedder, oldest first."""
@@ -130,6 +140,15 @@ class PassageQuerySet(models.QuerySet["Passage"]):
                 passage.set_vector(*vectors[passage.pk, passage.user_id])
                 passage.pk = None
             self.bulk_create(passages, BATCH_SIZE)
+
+
+def _refresh_windows(
+    user_id: uuid.UUID, thread_id: int, positions: Iterable[int]
+) -> None:
+    """Update the stored windows at these positions and beside them."""
+    if connection.vendor == "postgresql":
+        spread = {position + step for position in positions for step in (-1, 0, 1)}
+        _execute(REFRESH_WINDOWS_SQL, [thread_id, sorted(spread), user_id])
 
 
 def _execute(statement: str, values: list[Any]) -> None:

@@ -224,16 +224,25 @@ class Summary(models.Model):
     def __str__(self) -> str:
         return f"summary of {self.first_position} to {self.end_position}"
 
+    def rewrite(self, text: str, tokens: int) -> bool:
+        """Set the text of an emptied summary, unless messages changed since it was
+        read with its thread."""
+        rows = Summary.objects.filter(
+            pk=self.pk, text="", thread__revision=self.thread.revision
+        )
+        return bool(rows.update(text=text, tokens=tokens))
+
     def store(self, now: datetime) -> bool:
         """Store it and mark its messages; False if another was stored first.
 
-        Also False if the user was erased meanwhile, with the thread.
+        Also False if messages were withheld meanwhile, or the user was erased.
         """
         with transaction.atomic():
             is_next = Thread.objects.filter(
                 pk=self.thread_id,
                 user_id=self.user_id,
                 summarized_until=self.first_position,
+                revision=self.thread.revision,
             ).update(summarized_until=self.end_position)
             if not is_next:
                 return False

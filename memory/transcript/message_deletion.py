@@ -10,6 +10,7 @@ from django.db import transaction
 from core.ids import TurnId, UserId
 from memory.models import (
     Fact,
+    FactMessage,
     Owner,
     Passage,
     StoredCompletion,
@@ -76,6 +77,7 @@ def delete_thread(user_id: UserId, name: str) -> bool:
         thread = threads.select_for_update().get()
         Passage.objects.unindex(user_id, message__thread=thread)
         Fact.objects.filter(message__thread=thread).update(message=None)
+        FactMessage.objects.filter(message__thread=thread).delete()
         Summary.objects.filter(thread=thread).delete()
         StoredCompletion.objects.filter(message__thread=thread).delete()
         # One DELETE: Django would read each message to find what refers to it.

@@ -19,6 +19,7 @@ from memory.transcript import branches, message_cache
 from memory.transcript.branches import Place, SentConversation
 from memory.transcript.message_cache import CachedMessage, CachedThread, ThreadKey
 from memory.transcript.message_rows import NewMessage, message_from_row
+from memory.transcript.withholding import NO_FACTS, TouchedFacts
 
 PAGE_SIZE = 64
 """Rows read at a time; a context rarely needs more than one page."""
@@ -171,6 +172,7 @@ def append_turn(
     cap: int = DEFAULT_CACHED_MESSAGES,
     sent: SentConversation | None = None,
     said_at: datetime | None = None,
+    facts: TouchedFacts = NO_FACTS,
 ) -> str:
     """Append the messages of one turn to a thread, all or none; return its name.
 
@@ -178,7 +180,7 @@ def append_turn(
 
     With `sent`, the messages are compared with what is stored: known ones are not
     stored again, and others may begin a branch. With `extraction`, an extraction task
-    is added in the same transaction.
+    is added in the same transaction, unless facts were forgotten in the turn.
     """
     if not entries:
         return thread
@@ -204,11 +206,13 @@ def append_turn(
         StoredMessage.objects.append(
             thread_id, first, turn_id, entries, said_at or now, parent=parent
         )
-        if extraction is not None:
+        if facts is not NO_FACTS:
+            facts.apply(user_id, thread_id, first, length)
+        if extraction is not None and not facts.forgotten:
             new = first if sent is None else max(first, length - sent.new_rows)
             turn = StoredTurn(user_id, thread_id, turn_id, new, length)
             extraction_tasks.enqueue(turn, extraction, now)
-        if parent is None:
+        if parent is None and not facts.forgotten:
             # On commit, because the caller may roll back.
             transaction.on_commit(
                 partial(

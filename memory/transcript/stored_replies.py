@@ -25,16 +25,17 @@ def read_replies(
         user_id, thread, "digest", wanted
     ):
         places.setdefault(digest, (thread_id, position))
-    return {digest: _reply_rows(*place) for digest, place in places.items()}
+    replies = {digest: _reply_rows(*place) for digest, place in places.items()}
+    return {digest: rows for digest, rows in replies.items() if rows}
 
 
 def _reply_rows(thread_id: int, position: int) -> list[Message]:
-    """Return the messages of the reply that ends at a position.
+    """Return the messages of the reply that ends at a position; none if withheld.
 
     Only the last one has a digest: the client sees them as one.
     """
     rows = StoredMessage.objects.of_thread(thread_id).filter(
-        position__range=(position - MAX_REPLY_ROWS, position)
+        position__range=(position - MAX_REPLY_ROWS, position), is_withheld=False
     )
     messages: list[Message] = []
     for row in rows.order_by("-position").only("role", "text", "extra", "digest"):
@@ -65,7 +66,7 @@ def read_until(user_id: UserId, turn_id: TurnId) -> ThreadHistory:
             row.position, row.tokens, cast(Role, row.role), row.text, row.extra
         )
         for first, last in reversed(inactive)
-        for row in messages.filter(position__range=(first, last))
+        for row in messages.filter(position__range=(first, last), is_withheld=False)
     ]
     cached = CachedThread(
         thread.pk, thread.revision, end + 1, tuple(rows[-MAX_BRANCH_ROWS:])

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from core.ids import UserId
 from memory.errors import ConfirmationExpired, ConfirmationInvalid, ThreadUnknown
+from memory.facts import forgetting
 from memory.models import Fact, Summary, Thread
 from memory.models.facts import FactQuerySet
 from memory.transcript import message_deletion
@@ -65,7 +66,9 @@ def confirm_deletion(
         deleted = _count(thread, forgets_facts=forgets_facts)
         if forgets_facts:
             # First, because it locks the user, as turns do before their thread.
-            _facts(thread).forget(by="user", reason="its thread was deleted")
+            for fact in _facts(thread):
+                reason = "its thread was deleted"
+                forgetting.forget(user_id, fact.pk, by="user", reason=reason)
         message_deletion.delete_thread(user_id, name)
     return deleted
 

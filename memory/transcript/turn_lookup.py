@@ -31,7 +31,8 @@ def read_turn(
 ) -> PastTurn | None:
     """Return a turn of this user, or None.
 
-    Includes up to `earlier` messages before it, and up to `max_messages` of its own.
+    Includes up to `earlier` messages before it, without withheld ones, and up to
+    `max_messages` of its own.
     The cost does not depend on the length of the thread.
     """
     reply = StoredMessage.objects.find_reply(user_id, turn_id)
@@ -41,8 +42,11 @@ def read_turn(
     rows = near.since(reply.position - earlier - max_messages)
     before: list[Message] = []
     own: list[Message] = []
-    for row in rows.only("turn_id", "role", "text", "extra"):
-        (own if row.turn_id == turn_id else before).append(row.to_message())
+    for row in rows.only("turn_id", "role", "text", "extra", "is_withheld"):
+        if row.turn_id == turn_id:
+            own.append(row.to_message())
+        elif not row.is_withheld:
+            before.append(row.to_message())
     return PastTurn(before[-earlier:], own[-max_messages - 1 : -1], own[-1])
 
 

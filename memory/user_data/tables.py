@@ -20,6 +20,7 @@ from memory.extraction import extraction_tasks
 from memory.models import (
     Fact,
     FactChange,
+    FactMessage,
     Owner,
     Passage,
     StoredCompletion,
@@ -59,6 +60,9 @@ class ExportedMessage(ExportedRow):
     summarized_at: datetime | None
     is_active: bool = Field(
         description="False on another branch than the thread's current one."
+    )
+    is_withheld: bool = Field(
+        description="Whether it tells a forgotten fact: no model receives it."
     )
     parent_position: int | None = Field(
         description="The message before it, where a branch begins; -1 if none is."
@@ -211,6 +215,7 @@ TABLES = (
         "facts", Fact, erased=42, export=Export("memories", FactWithHistory, _facts_of)
     ),
     UserTable("fact_changes", FactChange, erased=41),
+    UserTable("fact_messages", FactMessage, erased=38, through="fact"),
     UserTable(
         "summaries",
         Summary,

@@ -11,12 +11,14 @@ from django.db.utils import DataError, IntegrityError
 from database.errors import TurnDiscarded
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
+from memory.transcript.withholding import NO_FACTS
 from telemetry.config import TelemetryConfig
 from telemetry.models import Turn
 from telemetry.storage import client_tool_results, turn_store
 from telemetry.types import TurnRecord
 from turns.budget import request_usage
 from turns.lifecycle import post_turn_hooks, turn_record
+from turns.tools import memory_tools
 from turns.turn import EndedTurn
 
 UNRECORDED = "could not store the record of turn %s"
@@ -42,6 +44,7 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
         extraction=ended.extraction_request,
         cap=turn.memory.working_memory_cap,
         sent=turn_record.sent_conversation(ended, entries) if entries else None,
+        facts=memory_tools.touched_facts(turn.record) if turn.tools else NO_FACTS,
     )
     try:
         with transaction.atomic():

@@ -5,26 +5,31 @@ another user's memory.
 """
 
 import uuid
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import orjson
 from pydantic import Field
 
 from agents.function_tools import FunctionTool, ToolArguments, json_tool
 from core.errors import Invalid
 from core.ids import UserId
 from core.text.sanitization import escape_and_truncate
+from core.trace import Call, TracedToolCall
 from database import database_executor
 from memory.config import UserState
 from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
-from memory.facts import fact_store, public_ids
+from memory.facts import fact_store, forgetting, public_ids
 from memory.facts.types import MAX_CONTENT_LENGTH, Category, FactDraft
 from memory.memory_settings import UserMemory
 from memory.recall import query_embedding, search
 from memory.recall.types import MessageHit
+from memory.transcript.withholding import NO_FACTS, TouchedFacts
 
+SAVE, UPDATE, FORGET = "save_memory", "update_memory", "forget_memory"
 MAX_SEARCH_LIMIT = 20
 MAX_TEXT_LENGTH = 1000
 """Maximum characters of a message that the model receives."""
@@ -93,20 +98,20 @@ def make_tools(
             handlers.search,
         ),
         tool(
-            "save_memory",
+            SAVE,
             "Remember one fact about the user, because they asked for it or because "
             "it will matter in later conversations.",
             SaveArguments,
             handlers.save,
         ),
         tool(
-            "update_memory",
+            UPDATE,
             "Correct a fact about the user that search_memory found.",
             UpdateArguments,
             handlers.update,
         ),
         tool(
-            "forget_memory",
+            FORGET,
             "Forget a fact about the user that search_memory found, because they "
             "asked for it or because it is wrong.",
             ForgetArguments,
@@ -184,9 +189,34 @@ class _MemoryToolHandlers:
     async def forget(self, arguments: ForgetArguments) -> Any:
         fact_id = _parse_fact_id(arguments.id)
         await database_executor.run_to_end(
-            fact_store.forget_fact, self.user_id, fact_id, by=self.by
+            forgetting.forget, self.user_id, fact_id, by=self.by
         )
         return {"id": arguments.id, "forgotten": True}
+
+
+def touched_facts(calls: Sequence[Call]) -> TouchedFacts:
+    """Return the facts that these calls of a turn saved and forgot."""
+    done = [call for call in _iter_memory_calls(calls) if call.result is not None]
+    if not done:
+        return NO_FACTS
+    saved, forgotten = (
+        [
+            _parse_fact_id(orjson.loads(call.result or "")["id"])
+            for call in done
+            # A tool whose name is taken has a prefix.
+            if call.name.endswith(names)
+        ]
+        for names in ((SAVE, UPDATE), FORGET)
+    )
+    return TouchedFacts(saved, forgotten) if saved or forgotten else NO_FACTS
+
+
+def _iter_memory_calls(calls: Sequence[Call]) -> Iterator[TracedToolCall]:
+    for call in calls:
+        if isinstance(call, TracedToolCall):
+            yield from _iter_memory_calls(call.calls)
+            if call.kind == "memory":
+                yield call
 
 
 def _parse_fact_id(name: str) -> uuid.UUID:

@@ -164,7 +164,9 @@ def _drop_duplicates(messages: Iterable[MessageHit]) -> list[MessageHit]:
 def _newest_summaries(thread_id: int, max_tokens: int) -> list[str]:
     """Return the newest summaries that fit, oldest first."""
     summaries: list[str] = []
-    rows = Summary.objects.filter(thread_id=thread_id).order_by("-first_position")
+    # Empty ones told a forgotten fact, and are written again.
+    rows = Summary.objects.filter(thread_id=thread_id).exclude(text="")
+    rows = rows.order_by("-first_position")
     max_count = max(max_tokens, 0) // MIN_SUMMARY_TOKENS
     for text, size in rows.values_list("text", "tokens")[:max_count]:
         max_tokens -= size

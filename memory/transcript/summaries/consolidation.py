@@ -7,6 +7,7 @@ See docs/learning.md.
 import logging
 import random
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from config import live
@@ -15,6 +16,7 @@ from core.errors import CoulisseError
 from core.ids import UserId, pseudonym
 from memory import memory_settings
 from memory.extraction import llm_call
+from memory.extraction.prompts import PromptMessage
 from memory.memory_settings import ExtractionModel, UserMemory
 from memory.models import ConsolidationRun, Summary, Thread
 from memory.transcript.summaries import summarizable_ranges, summary_prompts
@@ -28,6 +30,9 @@ MAX_SECONDS = 540.0
 """Seconds per run."""
 MAX_FAILURES = 5
 """Consecutive failures after which a run ends: the model is unavailable."""
+MAX_REWRITTEN = 50
+"""Emptied summaries that are written again at once, every ten minutes."""
+FAILURES = (CoulisseError, TimeoutError, summary_prompts.SummaryInvalid)
 
 
 def consolidate(
@@ -39,7 +44,8 @@ def consolidate(
 ) -> ConsolidationRun | None:
     """Summarise old conversations if it is time, and return the run.
 
-    Returns None if memory is off, or if the last run was recent and `force` is not set.
+    Returns None if memory is off, or if the last run was recent and `force` is not set;
+    summaries that told a forgotten fact are written again in any case.
     A dry run calls no model and writes no row; the returned run is not stored and
     counts what a real run would process. Of concurrent callers, one runs. `user_id`
     limits the run to that user's conversations.
@@ -47,6 +53,8 @@ def consolidate(
     user_memory = memory_settings.resolve_for_users(live.current())
     if user_memory is None:
         return None
+    if not dry_run:
+        _rewrite_empty_summaries(user_memory.extraction_model)
     hours = user_memory.memory.consolidation_interval_hours
     interval = None if force else timedelta(hours=hours)
     run = (
@@ -57,6 +65,28 @@ def consolidate(
     if run is not None:
         _Consolidator(run, user_memory, now).summarize_threads(user_id)
     return run
+
+
+def _rewrite_empty_summaries(model: ExtractionModel | None) -> None:
+    """Write summaries again that were emptied because they told a forgotten fact."""
+    failures = 0
+    empty = Summary.objects.filter(text="").select_related("thread").order_by("?")
+    for summary in empty[:MAX_REWRITTEN]:
+        thread = summary.thread
+        message_range = summarizable_ranges.next_range(
+            thread, summary.first_position, summary.end_position
+        )
+        try:
+            text = _write_summary(
+                model, thread, message_range.shown_messages if message_range else []
+            )
+        except FAILURES as exc:
+            _log_failure(thread, exc)
+            failures += 1
+            if failures == MAX_FAILURES:
+                break
+            continue
+        summary.rewrite(text, token_estimates.estimate_text(text))
 
 
 class _Consolidator:
@@ -138,10 +168,14 @@ class _Consolidator:
         """Return the model's summary, not yet stored; None if it gives none."""
         try:
             text = _write_summary(
-                self._user_memory.extraction_model, thread, message_range
+                self._user_memory.extraction_model,
+                thread,
+                message_range.shown_messages,
             )
-        except (CoulisseError, TimeoutError, summary_prompts.SummaryInvalid) as exc:
-            self._record_failure(thread, exc)
+        except FAILURES as exc:
+            self._run.failures += 1
+            self._failures_in_a_row += 1
+            _log_failure(thread, exc)
             return None
         self._failures_in_a_row = 0
         return Summary(
@@ -158,24 +192,21 @@ class _Consolidator:
             created_at=self._now,
         )
 
-    def _record_failure(self, thread: Thread, exc: Exception) -> None:
-        self._run.failures += 1
-        self._failures_in_a_row += 1
-        logger.warning(
-            "could not summarize thread %d of user %s: %s",
-            thread.pk,
-            pseudonym(thread.user_id),
-            # Other errors may quote the conversation.
-            exc
-            if isinstance(exc, summary_prompts.SummaryInvalid)
-            else type(exc).__name__,
-        )
+
+def _log_failure(thread: Thread, exc: Exception) -> None:
+    logger.warning(
+        "could not summarize thread %d of user %s: %s",
+        thread.pk,
+        pseudonym(thread.user_id),
+        # Other errors may quote the conversation.
+        exc if isinstance(exc, summary_prompts.SummaryInvalid) else type(exc).__name__,
+    )
 
 
 def _write_summary(
-    model: ExtractionModel | None, thread: Thread, message_range: SummarizableRange
+    model: ExtractionModel | None, thread: Thread, messages: Sequence[PromptMessage]
 ) -> str:
-    if not message_range.shown_messages:
+    if not messages:
         return "(no messages)"
     if model is None:
         raise summary_prompts.SummaryInvalid(
@@ -183,7 +214,7 @@ def _write_summary(
         )
     reply = llm_call.call_model(
         model,
-        summary_prompts.build_prompt(message_range.shown_messages),
+        summary_prompts.build_prompt(messages),
         user=thread.user_id.hex,
     )
     return summary_prompts.parse_summary(reply.text)

@@ -30,8 +30,7 @@ class SummarizableRange:
 def next_range(thread: Thread, first: int, end: int) -> SummarizableRange | None:
     """Return whole exchanges from `first` on, as many as one call can cover."""
     messages = StoredMessage.objects.of_thread(thread.pk).since(first).before(end)
-    messages = messages.filter(is_active=True)
-    rows = messages.values_list(
+    rows = messages.for_models().values_list(
         "id", "position", "role", "text", "created_at", "tokens"
     )
     selected: list[tuple[PromptMessage, int]] = []

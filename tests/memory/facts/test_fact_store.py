@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from core.ids import UserId
 from memory.errors import FactInvalid, FactUnknown, KeyTaken
-from memory.facts import fact_store
+from memory.facts import fact_store, forgetting
 from memory.facts.types import FactDraft
 from memory.models import Fact, FactChange, Passage
 from memory.recall import search
@@ -162,23 +162,13 @@ def test_fact_can_be_pinned_held_and_restored(owner):
 
 def test_deleted_fact_is_hidden_but_kept(owner):
     fact = learn(owner, "Likes tea")
-    assert fact.forget(by="user", reason="no longer")
+    assert forgetting.forget(owner, fact.id, by="user", reason="no longer")
     assert fact_store.get_fact(owner, fact.id).status == "deleted"
     assert contents(owner) == found(owner, "tea") == []
     assert contents(owner, status="deleted") == ["Likes tea"]
     assert fact_store.list_changes(owner, fact.id)[-1].reason == "no longer"
-    assert not fact_store.forget_fact(owner, fact.id, by="user")
+    assert not forgetting.forget(owner, fact.id, by="user")
     assert len(fact_store.list_changes(owner, fact.id)) == 2
-
-
-def test_facts_are_forgotten_together(owner):
-    tea, cat = learn(owner, "Likes tea"), learn(owner, "Has a cat")
-    cat.forget(by="user")
-    facts = Fact.objects.filter(user_id=owner)
-    assert facts.forget(by="operator", reason="asked") == 1
-    assert contents(owner) == found(owner, "tea") == []
-    assert actions(owner, tea)[-1] == ("deleted", "operator")
-    assert actions(owner, cat)[-1] == ("deleted", "user")
 
 
 def test_restored_superseded_fact_is_valid_again(owner):
@@ -192,7 +182,7 @@ def test_restored_superseded_fact_is_valid_again(owner):
 
 def test_key_belongs_to_one_active_fact(owner):
     old = learn(owner, "Lives in Lisbon", key="city")
-    fact_store.forget_fact(owner, old.id, by="user")
+    forgetting.forget(owner, old.id, by="user")
     new = learn(owner, "Has a flat in Rome", key="city")
     with pytest.raises(KeyTaken, match=new.id.hex):
         fact_store.edit_fact(owner, old.id, {"status": "active"}, by="user")
@@ -303,7 +293,7 @@ def test_pinned_and_important_facts_are_pinned_context(owner):
     yesterday = timezone.now() - DAY
     save(owner, "Is on a trip", is_pinned=True, valid_to=yesterday)
     gone = learn(owner, "Has a cat", is_pinned=True)
-    fact_store.forget_fact(owner, gone.id, by="user")
+    forgetting.forget(owner, gone.id, by="user")
     pinned_contents = [
         fact.content for fact in Fact.objects.in_every_prompt(owner, limit=10)
     ]
@@ -326,7 +316,7 @@ def test_fact_functions_never_touch_other_users_facts(owner):
         lambda: fact_store.get_fact(stranger, fact.id),
         lambda: fact_store.list_changes(stranger, fact.id),
         lambda: fact_store.edit_fact(stranger, fact.id, {"content": "x"}, by="user"),
-        lambda: fact_store.forget_fact(stranger, fact.id, by="user"),
+        lambda: forgetting.forget(stranger, fact.id, by="user"),
     ):
         with pytest.raises(FactUnknown):
             call()

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from core.ids import UserId
-from memory.facts import fact_store
+from memory.facts import fact_store, forgetting
 from memory.facts.types import FactDraft, SaveResult
 from memory.models import Fact
 
@@ -81,7 +81,7 @@ def test_as_of_shows_earlier_text_of_edited_fact(owner, day):
 def test_as_of_before_deletion_shows_deleted_fact(owner, day):
     fact_id = save(owner, "Likes tea").fact_id
     day(2)
-    fact_store.forget_fact(owner, fact_id, by="user")
+    forgetting.forget(owner, fact_id, by="user")
     day(4)
     fact_store.edit_fact(owner, fact_id, {"status": "active"}, by="user")
     for number, is_active in ((1, True), (2, False), (3, False), (4, True)):
@@ -133,7 +133,8 @@ def test_as_of_pages_continue_without_gap_or_repeat(owner, day):
                 owner, fact.id, {"content": f"Boat {number}b"}, by="user"
             )
         elif number % 3 == 1:
-            fact_store.forget_fact(owner, fact.id, by="user")
+            forgetting.forget(owner, fact.id, by="user")
+            texts.remove(fact.content)
     contents, after, has_more = [], None, True
     while has_more:
         page, has_more = fact_store.page_facts(owner, as_of=as_of, after=after, limit=5)
@@ -148,7 +149,7 @@ def test_as_of_takes_three_queries(owner, day, stored):
         save(owner, f"Boat {number} is called {number:x}")
     day(1)
     for fact in fact_store.page_facts(owner, limit=stored // 2)[0]:
-        fact_store.forget_fact(owner, fact.id, by="user")
+        forgetting.forget(owner, fact.id, by="user")
     with CaptureQueriesContext(connection) as queries:
         fact_store.page_facts(owner, as_of=START)
     assert len(queries) == 3

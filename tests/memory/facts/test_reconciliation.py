@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from core.ids import UserId
-from memory.facts import fact_store
+from memory.facts import fact_store, forgetting
 from memory.facts.types import FactDraft, SaveResult
 from memory.models import Fact, Passage
 from memory.recall.types import Embedded
@@ -176,7 +176,7 @@ def test_missing_or_deleted_fact_cannot_be_superseded(owner, status):
     ended = uuid.uuid4()
     if status == "deleted":
         ended = save(owner, "Loves steak").fact_id
-        fact_store.forget_fact(owner, ended, by="user")
+        forgetting.forget(owner, ended, by="user")
     assert save(owner, "Is a vegan", supersedes=ended).outcome == "created"
 
 
@@ -200,7 +200,7 @@ def test_vectors_propose_matches_without_common_words(owner):
             owner, [FactDraft("Is married")], [embedded], by="extraction"
         )
         assert saved.outcome == outcome
-        fact_store.forget_fact(owner, saved.fact_id, by="user")
+        forgetting.forget(owner, saved.fact_id, by="user")
 
 
 def test_drafts_of_one_batch_are_reconciled(owner):
@@ -323,7 +323,7 @@ def test_held_draft_is_stored_for_review(owner):
 
 def test_deleted_fact_is_not_relearned_from_old_messages(owner):
     first = save(owner, "Likes tea", said_at=MAY)
-    fact_store.forget_fact(owner, first.fact_id, by="user")
+    forgetting.forget(owner, first.fact_id, by="user")
     assert save(owner, "Likes tea", said_at=MAY) == SaveResult(
         first.fact_id, "outdated"
     )

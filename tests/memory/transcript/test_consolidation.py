@@ -9,7 +9,17 @@ from django.core.management import call_command
 from django.db import connection
 
 from config import live
-from memory.models import ConsolidationRun, StoredMessage, Summary, Thread
+from memory import config as memory_config
+from memory.facts import forgetting
+from memory.models import (
+    ConsolidationRun,
+    FactMessage,
+    StoredMessage,
+    Summary,
+    Thread,
+)
+from memory.recall.context import turn_context
+from memory.recall.context.turn_context import ContextQuery
 from memory.transcript.summaries import consolidation, summarizable_ranges
 from testing.wires import ScriptedAnswer
 from tests.memory.extraction_harness import (
@@ -19,6 +29,7 @@ from tests.memory.extraction_harness import (
     load_config,
     new_user,
 )
+from tests.memory.facts.saving import save
 from tests.memory.transcript.reading import recent
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
@@ -363,3 +374,107 @@ def test_command_prints_the_receipt(config, fake, owner):
 def test_command_reports_that_memory_is_off(config):
     config(CONFIG.partition("memory:\n  user_state")[0])
     assert "memory is off" in printed()
+
+
+# Forgotten facts.
+
+
+def forget_words(user, number: int) -> None:
+    """Forget a fact that one message of the thread tells."""
+    fact = save(user, "Counts in a very strange way")
+    row = StoredMessage.objects.get(thread__user_id=user, position=number)
+    FactMessage.objects.link([(fact.fact_id, row.pk)])
+    forgetting.forget(user, fact.fact_id, by="user")
+
+
+def summary_texts(user) -> list[str]:
+    rows = Summary.objects.filter(user_id=user).order_by("first_position")
+    return list(rows.values_list("text", flat=True))
+
+
+def test_summary_of_a_forgotten_fact_is_emptied_and_written_again(config, fake, owner):
+    store_thread(owner, 40, words="word " * 300)
+    run()
+    assert len(covered(owner)) > 2
+    places = covered(owner)
+    forget_words(owner, 0)
+    assert summary_texts(owner) == ["", *["They talked."] * (len(places) - 1)]
+    assert ConsolidationRun.objects.count() == 1
+    fake.reply("Less.")
+    asked = len(fake.requests)
+    # Long before the next run.
+    assert consolidation.consolidate(LATER) is None
+    assert summary_texts(owner)[0] == "Less."
+    assert covered(owner) == places
+    assert len(fake.requests) == asked + 1
+    sent = str(fake.bodies[-1])
+    assert f"{'word ' * 300} 2" in sent
+    assert f"{'word ' * 300} 0" not in sent
+    assert f'{"word " * 300} 1"' not in sent
+
+
+def test_prompt_does_not_contain_an_emptied_summary(config, fake, owner):
+    store_thread(owner, 40)
+    run()
+    settings = live.current().get(memory_config.MEMORY)
+    query = ContextQuery("", 10_000, settings)
+    assert "They talked." in turn_context.load_context(owner, query).memory_prompt
+    forget_words(owner, 0)
+    assert turn_context.load_context(owner, query).memory_prompt == ""
+
+
+def test_summary_with_the_words_of_a_forgotten_fact_is_emptied(config, fake, owner):
+    """Wherever it has them from."""
+    store_thread(owner, 40)
+    fake.reply("The user counts in a very strange way, they said.")
+    run()
+    forgetting.forget(owner, save(owner, "Counts in a strange way").fact_id, by="user")
+    assert summary_texts(owner) == [""]
+
+
+def test_emptied_summary_waits_for_the_model(config, fake, owner):
+    store_thread(owner, 40)
+    run()
+    forget_words(owner, 0)
+    fake.fail(500)
+    consolidation.consolidate(LATER)
+    assert summary_texts(owner) == [""]
+    consolidation.consolidate(LATER)
+    assert summary_texts(owner) == ["They talked."]
+
+
+def test_dry_run_does_not_write_summaries_again(config, fake, owner):
+    store_thread(owner, 40)
+    run()
+    forget_words(owner, 0)
+    run(dry_run=True)
+    assert summary_texts(owner) == [""]
+
+
+def test_new_summaries_leave_out_withheld_messages(config, fake, owner):
+    store_thread(owner, 40)
+    forget_words(owner, 4)
+    run()
+    sent = str(fake.bodies[-1])
+    assert "words 3" in sent
+    assert "words 4" not in sent
+    assert "words 5" not in sent
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "again"])
+def test_summary_of_a_fact_forgotten_meanwhile_is_not_stored(
+    config, fake, owner, monkeypatch, is_first
+):
+    store_thread(owner, 40)
+    if not is_first:
+        run()
+        forget_words(owner, 0)
+    write_summary = consolidation._write_summary
+
+    def forget_meanwhile(*args):
+        forget_words(owner, 4)
+        return write_summary(*args)
+
+    monkeypatch.setattr(consolidation, "_write_summary", forget_meanwhile)
+    consolidation.consolidate(LATER, force=is_first)
+    assert summary_texts(owner) == ([] if is_first else [""])

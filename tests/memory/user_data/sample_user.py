@@ -20,6 +20,7 @@ from memory.models import (
     ConsolidationRun,
     Fact,
     FactChange,
+    FactMessage,
     Owner,
     Passage,
     PendingErasure,
@@ -51,6 +52,7 @@ def store_user_data(user_id: UserId, secret: str = "plums") -> None:
     store_passage(user_id, fact=new)
     message = thread.messages.get(position=0)
     store_passage(user_id, message=message, thread=thread, position=0)
+    FactMessage.objects.create(fact=new, message=message)
     StoredCompletion.objects.create(
         message=message, user_id=user_id, metadata={"topic": secret}
     )

@@ -8,7 +8,7 @@ from core.ids import UserId
 from core.trace import Attempt
 from judges.models import Score
 from judges.scoring.verdict_parser import JudgeResult
-from memory.facts import fact_store, public_ids
+from memory.facts import fact_store, forgetting, public_ids
 from memory.facts.types import FactDraft
 from tests.gateway.calls import error
 from tests.gateway.memory_client import ok
@@ -90,7 +90,7 @@ def test_page_shows_recalled_facts(script, browser):
     (secret,) = save_facts(stranger, "owes money")
     data = [public_ids.format_fact_id(each) for each in (cake, secret, tea)]
     turn = store_turn(user_id=user_id, recalled_fact_ids=data)
-    fact_store.forget_fact(user_id, cake, by="operator")
+    forgetting.forget(user_id, cake, by="operator")
     shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert shown["recalled"] == data
     assert [(each["content"], each["status"]) for each in shown["recalled_facts"]] == [

@@ -251,6 +251,7 @@ def _user_writes(targets: WriteTargets) -> Iterator[Write]:
         yield Write("POST", f"{route}/{action}", f"{one}/{action}", name, targets.fact)
     deleted = Write("DELETE", route, one, "memory.delete", targets.fact)
     yield deleted.with_unaudited(f"{facts}/mem_none")
+    yield Write("POST", f"{route}/purge", f"{one}/purge", "memory.delete", targets.fact)
     user = str(targets.user)
     take = Write("GET", f"{some}/export", f"{place}/export", "user.export", user)
     yield take.with_unaudited(f"/admin/users/{'x' * 600}/export")

@@ -1,0 +1,162 @@
+"""Forgetting of facts, with all that tells them.
+
+A forgotten fact leaves prompts and searches, now and `as_of` any time, and so do the
+messages that tell it: those it was extracted from, copies of them, replies that used
+it, and messages with the same words. See docs/forgetting.md.
+"""
+
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from core.ids import UserId
+from memory.models import (
+    Fact,
+    FactChange,
+    FactMessage,
+    FactStatus,
+    StoredMessage,
+    Summary,
+)
+from memory.recall import search
+from memory.recall.index import tokenizer
+from memory.recall.index.retrieval_types import RETRIEVAL_DEPTH
+from memory.recall.types import Query
+from memory.transcript import withholding
+from tasks.models import Task
+from telemetry.models import ToolCall, Turn
+
+MIN_QUOTED_WORDS = 3
+"""Fewer words of a quote ("yes, at home") are not about one fact."""
+
+
+def forget(
+    user_id: UserId,
+    fact_id: uuid.UUID,
+    *,
+    by: str,
+    reason: str = "",
+    purge: bool = False,
+) -> bool:
+    """Forget a fact; return False if it was forgotten before.
+
+    It and its history stay stored, to be restored; with `purge` they are deleted, and
+    the messages that tell it are emptied. Raises `FactUnknown`.
+    """
+    fact = Fact.objects.get_known(user_id, fact_id)
+    telling = _find_messages(fact)
+    with transaction.atomic():
+        withheld = withholding.withhold(user_id, telling, purge=purge)
+        withholding.empty_summaries(_summaries_of(fact))
+        with fact.stored() as now:
+            deleted = {"status": FactStatus.DELETED.value}
+            is_new = fact.change(deleted, "deleted", by=by, at=now, reason=reason)
+        FactMessage.objects.link((fact.id, message_id) for message_id in telling)
+        if purge:
+            _purge(fact, withheld)
+    return is_new
+
+
+def find_copies(
+    user_id: UserId, messages: QuerySet[StoredMessage]
+) -> list[tuple[uuid.UUID, int]]:
+    """Return the copies of forgotten messages among others, with their facts."""
+    links = FactMessage.objects.filter(
+        fact__user_id=user_id, fact__status=FactStatus.DELETED, message__role="user"
+    ).exclude(message__text="")
+    facts = dict(links.values_list("message__text", "fact_id"))
+    copies = messages.filter(role="user", text__in=facts)
+    return [(facts[text], number) for number, text in copies.values_list("pk", "text")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wordings:
+    """The words of a fact, in all that it has ever been."""
+
+    contents: Collection[frozenset[str]]
+    quotes: Collection[frozenset[str]]
+
+    @classmethod
+    def of(cls, fact: Fact) -> "_Wordings":
+        contents = set(map(_words, _all_values(fact, "content")))
+        quotes = set(map(_words, _all_values(fact, "quote")))
+        return cls(
+            {words for words in contents if words},
+            {words for words in quotes if len(words) >= MIN_QUOTED_WORDS},
+        )
+
+    def are_told_by(self, text: str) -> bool:
+        words = _words(text)
+        return any(each <= words for each in (*self.contents, *self.quotes))
+
+    def are_used_by(self, text: str) -> bool:
+        """Return whether half the words of the fact are in a reply that knew it."""
+        words = _words(text)
+        return any(2 * len(each & words) >= len(each) for each in self.contents)
+
+
+def _all_values(fact: Fact, name: str) -> set[str]:
+    """Return the values that a field of a fact has had."""
+    earlier = ((change.before or {}).get(name) for change in fact.changes.all())
+    return {getattr(fact, name), *filter(None, earlier)}
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(tokenizer.tokenize(tokenizer.strip_subject(text)))
+
+
+def _find_messages(fact: Fact) -> set[int]:
+    user_id, wordings = UserId(fact.user_id), _Wordings.of(fact)
+    links = FactMessage.objects.filter(fact=fact)
+    found = set(links.values_list("message_id", flat=True))
+    if fact.message_id is not None:
+        found.add(fact.message_id)
+    of_user = StoredMessage.objects.filter(thread__user_id=user_id)
+    sources = of_user.filter(pk__in=found, role="user").exclude(text="")
+    texts = set(sources.values_list("text", flat=True))
+    found |= set(of_user.filter(text__in=texts).values_list("pk", flat=True))
+    for words in (*wordings.contents, *wordings.quotes):
+        query = Query(" ".join(sorted(words)))
+        hits = search.search_messages(user_id, query, limit=RETRIEVAL_DEPTH)
+        found |= {hit.id for hit in hits if wordings.are_told_by(hit.text)}
+    knowing = Turn.objects.filter(user_id=user_id, recalled__contains=fact.public_id)
+    replies = of_user.filter(role="assistant", turn_id__in=knowing.values("pk"))
+    found |= {
+        number
+        for number, text in replies.values_list("pk", "text").iterator()
+        if wordings.are_used_by(text)
+    }
+    return found
+
+
+def _summaries_of(fact: Fact) -> QuerySet[Summary]:
+    """Return the summaries that tell a fact, wherever they have it from."""
+    wordings = _Wordings.of(fact)
+    rows = Summary.objects.filter(thread__user_id=fact.user_id)
+    told = [
+        number
+        for number, text in rows.values_list("pk", "text")
+        if wordings.are_told_by(text)
+    ]
+    return rows.filter(pk__in=told)
+
+
+def _purge(fact: Fact, emptied: Collection[int]) -> None:
+    """Delete a fact, and what histories of others and records of turns say of it."""
+    messages = StoredMessage.objects.filter(pk__in=emptied)
+    turn_ids = set(messages.values_list("turn_id", flat=True))
+    turns = Turn.objects.filter(user_id=fact.user_id)
+    turns.filter(pk__in=turn_ids).update(user_message="")
+    calls = ToolCall.objects.filter(turn__in=turns)
+    named = Q(arguments__contains=fact.public_id) | Q(result__contains=fact.public_id)
+    calls.filter(Q(turn__in=turn_ids) | named).update(arguments="", result="")
+    jobs = Task.objects.extractions().filter(user_id=fact.user_id)
+    jobs.filter(turn_id__in=turn_ids).update(result="")
+    changes = FactChange.objects.filter(user_id=fact.user_id)
+    for content in _all_values(fact, "content"):
+        # Reasons are cut at 500 characters.
+        changes.filter(reason__contains=content[:400]).update(reason="")
+    fact.delete()
