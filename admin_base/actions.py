@@ -65,6 +65,7 @@ class RowAction:
     response: Any = None
     """The shape of the response, if it is not the row."""
     run: Any = None
+    # Django's templates call what they can.
     do_not_call_in_templates: ClassVar[bool] = True
 
     def __call__(self, method: Method) -> Method:

@@ -13,10 +13,7 @@ from studio.configuration.file_views import (
     ConfigSchemaView,
     EnableTokensView,
 )
-from studio.configuration.mcp_servers import (
-    McpConnectionView,
-    McpToolsView,
-)
+from studio.configuration.mcp_servers import McpConnectionView, McpToolsView
 from studio.configuration.section_views import (
     MapEntryView,
     McpServerListView,
@@ -28,10 +25,7 @@ from studio.configuration.section_views import (
 )
 from studio.configuration.settings_view import SettingsView
 from studio.evaluation.experiment_results import ExperimentResultsView
-from studio.evaluation.judge_views import (
-    PastRepliesView,
-    RetryJudgingView,
-)
+from studio.evaluation.judge_views import PastRepliesView, RetryJudgingView
 from studio.live.views import LiveEventsView, LiveView
 from studio.monitoring.home import HomeView
 from studio.monitoring.spend import SpendView
@@ -39,11 +33,7 @@ from studio.openapi.document import OpenApiView
 from studio.operations import tables
 from studio.operations.playground import PlaygroundTurnView, PlaygroundView
 from studio.operations.sidecar_views import RestartSidecarView, SidecarListView
-from studio.operations.trigger_views import (
-    RunTriggerView,
-    TriggerListView,
-    TriggerView,
-)
+from studio.operations.trigger_views import RunTriggerView, TriggerListView, TriggerView
 
 urlpatterns = [
     path("", HomeView.as_view(), name="index"),

@@ -3,11 +3,7 @@
 import logging
 from typing import Any
 
-from django.core.exceptions import (
-    BadRequest,
-    PermissionDenied,
-    SuspiciousOperation,
-)
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import Http404
 from pydantic import BaseModel

@@ -35,18 +35,15 @@ class EditorView(StudioView):
         self,
         *,
         etag: str,
-        text: Callable[[], str],
+        text: Callable[[], Any],
         data: Callable[[], Any],
-        page: Callable[[], dict[str, Any]],
+        page: Callable[[], Any],
         status: int = 200,
     ) -> Response:
         """Return the part in the requested format, with its version."""
-        requested = self.request.accepted_renderer.format
-        if requested == "html":
-            response = self.respond({}, page=page, status=status)
-        else:
-            load = text if requested == "yaml" else data
-            response = self.respond(load(), status=status)
+        loaders = {"html": page, "yaml": text}
+        load = loaders.get(self.request.accepted_renderer.format, data)
+        response = self.respond(load(), status=status)
         response["ETag"] = etag
         return response
 

@@ -11,11 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from admin_base.model_admin import StudioModelAdmin
-from memory.models import (
-    ConsolidationRun,
-    FactChange,
-    Summary,
-)
+from memory.models import ConsolidationRun, FactChange, Summary
 from smoke.models import SmokeMessage
 from studio.base.views import StudioView
 from telemetry.models import Expense, ModelCall, ToolCall
@@ -53,7 +49,7 @@ def register() -> None:
         )
 
 
-class TableLink(BaseModel):
+class TableLink(BaseModel, from_attributes=True):
     """A table and its address."""
 
     title: str
@@ -78,10 +74,6 @@ class TableListView(StudioView):
     def get(self, request: Request) -> Response:
         """List the tables without a page of their own."""
         tables: list[Any] = [admin.site._registry[model] for model in LIST_COLUMNS]
-        links = [
-            TableLink(title=table.title, address=table.address)
-            for table in tables
-            if table.may(request._request, "view")
-        ]
-        links.sort(key=lambda link: link.title)
-        return self.respond(TableList(data=links).model_dump())
+        shown = [each for each in tables if each.may(request._request, "view")]
+        shown.sort(key=lambda each: each.title)
+        return self.respond(TableList(data=shown).model_dump())
