@@ -1,7 +1,8 @@
 """Deletes the expired rows of all tables.
 
 A model has a retention if its manager has a method `expired(now)`, which returns the
-rows to delete, oldest first.
+rows to delete, oldest first. If other rows change with them, the manager deletes them
+itself, in `delete_rows`.
 """
 
 import logging
@@ -12,7 +13,7 @@ from typing import Any
 
 from django.apps import apps
 from django.db import transaction
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 
 BATCH_SIZE = 100
 """Rows per transaction. On SQLite other writers wait for each one."""
@@ -48,7 +49,7 @@ def delete_expired(model: type[Model], now: datetime) -> int:
     total = 0
     while True:
         started_at = time.monotonic()
-        count = _delete_batch(manager.expired(now))
+        count = _delete_batch(manager, now)
         total += count
         if count < BATCH_SIZE or time.monotonic() >= deadline:
             break
@@ -58,15 +59,20 @@ def delete_expired(model: type[Model], now: datetime) -> int:
     return total
 
 
-def _delete_batch(expired: QuerySet[Any]) -> int:
+def _delete_batch(manager: Any, now: datetime) -> int:
     """Delete up to one batch of rows, and the rows that belong to them."""
+    expired = manager.expired(now)
+    if hasattr(manager, "delete_rows"):
+        ids = list(expired.values_list("pk", flat=True)[:BATCH_SIZE])
+        manager.delete_rows(ids)
+        return len(ids)
     with transaction.atomic():
         # Rows that a concurrent run is deleting are skipped.
         claimed = expired.select_for_update(skip_locked=True)
         ids = list(claimed.values_list("pk", flat=True)[:BATCH_SIZE])
         if ids:
             # Django reads the rows to find their children; the key is enough for that.
-            expired.model._default_manager.filter(pk__in=ids).only("pk").delete()
+            manager.filter(pk__in=ids).only("pk").delete()
     return len(ids)
 
 

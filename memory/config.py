@@ -87,6 +87,26 @@ class RoleImportance(BaseModel):
     system: Share = Field(default=0.1, description="Instructions; never stored.")
 
 
+Days = Annotated[int, Field(ge=1, le=36_500)] | None
+
+
+class KeepDays(BaseModel):
+    """The age, by kind, at which what is stored about users is deleted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    messages: Days = Field(
+        default=None,
+        description="Days until messages are deleted, and the summaries of them; null "
+        "means never.",
+    )
+    facts: Days = Field(
+        default=None,
+        description="Days without a change until facts that are not pinned are "
+        "deleted, with their history; null means never.",
+    )
+
+
 class MemoryConfig(BaseModel):
     """Settings of memory. Conversations are always stored."""
 
@@ -132,6 +152,9 @@ class MemoryConfig(BaseModel):
         le=1000,
         description="Maximum number of a thread's newest messages that a process "
         "caches.",
+    )
+    keep_days: KeepDays = Field(
+        default=KeepDays(), description="When old messages and facts are deleted."
     )
     consolidation_interval_hours: float = Field(
         default=6,

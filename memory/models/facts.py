@@ -3,14 +3,16 @@
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection, models
 from django.db.models import Q
 from django.utils import timezone
 
+from config import live
 from database import keyset
+from memory.config import MEMORY
 from memory.errors import FactUnknown, KeyTaken
 from memory.facts import fact_validation, public_ids
 from memory.models import fact_choices, plain_sql
@@ -36,6 +38,24 @@ class FactQuerySet(models.QuerySet["Fact"]):
         if fact is None:
             raise FactUnknown
         return fact
+
+    def expired(self, now: datetime) -> "FactQuerySet":
+        """Return facts that are older than facts are kept, and not pinned."""
+        days = live.current().get(MEMORY).keep_days.facts
+        if days is None:
+            return self.none()
+        before = now - timedelta(days=days)
+        # Those created before are found by an index.
+        old = self.filter(created_at__lt=before, updated_at__lt=before, is_pinned=False)
+        return old.order_by("created_at", "id")
+
+    def delete_rows(self, ids: Sequence[uuid.UUID]) -> None:
+        """Delete facts, their history and what search has of them."""
+        for user_id in set(self.filter(pk__in=ids).values_list("user_id", flat=True)):
+            with Owner.objects.locked(user_id):
+                own = self.filter(user_id=user_id, pk__in=ids)
+                Passage.objects.unindex(user_id, fact__in=own)
+                own.only("pk").delete()
 
     def with_status(
         self, status: str | None, at: datetime | None = None

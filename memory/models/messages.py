@@ -1,7 +1,7 @@
 """The model of messages."""
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
 from typing import Any, cast
@@ -12,9 +12,12 @@ from django.db.models import Case, F, Q, TextField, Value, When
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Length
 from django.db.models.lookups import GreaterThan
+from django.utils.module_loading import import_string
 
+from config import live
 from core.ids import TurnId
 from core.messages import Message, Role
+from memory.config import MEMORY
 from memory.models import plain_sql
 from memory.models.threads import Thread
 from memory.recall.types import MessageHit
@@ -30,6 +33,8 @@ MAX_EXTRA_LENGTH = 200_000
 """Characters of `extra` that operators' pages read; larger values contain files."""
 MAX_FOUND = 200
 """Messages with the same digest: conversations may have the same beginning."""
+MAX_EXPIRED = 1000
+"""The oldest rows, among which expired ones are looked for at a time."""
 BATCH_SIZE = 1000
 """Rows per INSERT: databases limit the parameters of a statement."""
 
@@ -81,6 +86,23 @@ ROW_SQL = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 class StoredMessageQuerySet(models.QuerySet["StoredMessage"]):
     """Messages of threads."""
+
+    def expired(self, now: datetime) -> "StoredMessageQuerySet":
+        """Return those of the oldest rows that are older than messages are kept.
+
+        Only these are looked at, because an index of times would cost every turn.
+        """
+        days = live.current().get(MEMORY).keep_days.messages
+        if days is None:
+            return self.none()
+        oldest = self.order_by("pk").values("pk")[:MAX_EXPIRED]
+        old = self.filter(pk__in=oldest, created_at__lt=now - timedelta(days=days))
+        return old.order_by("pk")
+
+    def delete_rows(self, ids: Sequence[int]) -> None:
+        """Delete messages, with what search and summaries have of them."""
+        # By its name, because it uses the models of other modules.
+        import_string("memory.transcript.message_deletion.delete_old_messages")(ids)
 
     def of_thread(self, thread_id: int) -> "StoredMessageQuerySet":
         """Return the messages of a thread, oldest first."""

@@ -1,11 +1,15 @@
-"""Deletion of messages, and of whole threads, at a user's request.
+"""Deletion of messages, and of whole threads: at a user's request, or by age.
 
 Facts that were extracted from them stay: users delete those by their ids.
 """
 
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Greatest
 
 from core.ids import TurnId, UserId
 from memory.models import (
@@ -84,3 +88,41 @@ def delete_thread(user_id: UserId, name: str) -> bool:
         thread.messages.all()._raw_delete(thread.messages.db)
         thread.delete()
     return True
+
+
+def delete_old_messages(ids: Sequence[int]) -> None:
+    """Delete messages by their rows, and the summaries that are about them alone.
+
+    Later summaries stay. A thread that has no messages left is deleted.
+    """
+    found = StoredMessage.objects.filter(pk__in=ids).only("thread_id")
+    by_thread = defaultdict(list)
+    for row in found.select_related("thread"):
+        by_thread[row.thread].append(row.pk)
+    for thread, message_ids in by_thread.items():
+        _delete_oldest(thread, message_ids)
+
+
+def _delete_oldest(thread: Thread, message_ids: Sequence[int]) -> None:
+    user_id = UserId(thread.user_id)
+    with transaction.atomic():
+        Thread.objects.lock_of_user(user_id)
+        Owner.objects.lock(user_id, datetime.now(UTC))
+        threads = Thread.objects.filter(pk=thread.pk)
+        if not threads.select_for_update(no_key=True).exists():
+            return
+        messages = StoredMessage.objects.filter(pk__in=message_ids)
+        Passage.objects.unindex(user_id, message__in=messages)
+        Fact.objects.filter(message__in=messages).update(message=None)
+        messages.delete()
+        first = StoredMessage.objects.of_thread(thread.pk).first()
+        if first is None:
+            delete_thread(user_id, thread.name)
+            return
+        Summary.objects.filter(thread=thread, end_position__lte=first.position).delete()
+        threads.update(
+            # Prompts do not look for messages before it.
+            summarized_until=Greatest("summarized_until", first.position),
+            # Other processes read the thread again, since its revision differs.
+            revision=F("revision") + 1,
+        )

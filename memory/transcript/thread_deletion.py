@@ -61,11 +61,12 @@ def confirm_deletion(
     confirmation of another thread or of other facts.
     """
     with transaction.atomic():
+        # First, as wherever messages are deleted.
+        Thread.objects.lock_of_user(user_id)
         thread = _find(user_id, name)
         _check(confirmation, _subject(thread, forgets_facts))
         deleted = _count(thread, forgets_facts=forgets_facts)
         if forgets_facts:
-            # First, because it locks the user, as turns do before their thread.
             for fact in _facts(thread):
                 reason = "its thread was deleted"
                 forgetting.forget(user_id, fact.pk, by="user", reason=reason)

@@ -23,7 +23,9 @@ MAX_MESSAGES = 200
 
 def _refuse_future(at: datetime) -> datetime:
     if at > datetime.now(UTC):
-        raise PydanticCustomError("future", "is in the future: send the time it is from")
+        raise PydanticCustomError(
+            "future", "is in the future: send the time it is from"
+        )
     return at
 
 
