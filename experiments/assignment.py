@@ -9,23 +9,10 @@ import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Protocol
 
 from core.ids import UserId
 from experiments.config import ExperimentConfig, Variant
-
-
-class VariantScores(Protocol):
-    """The scores of a variant."""
-
-    @property
-    def count(self) -> int:
-        """The number of scores."""
-
-    @property
-    def mean(self) -> float:
-        """The mean of the scores; requires at least one."""
-
+from judges.ratings.statistics import ScoreStats
 
 RandomSource = Callable[[], float]
 """Returns successive numbers from 0 up to 1."""
@@ -42,7 +29,7 @@ class BanditStatus:
 def choose_variant(
     experiment: ExperimentConfig,
     user_id: UserId,
-    scores: Mapping[str, VariantScores] | None = None,
+    scores: Mapping[str, ScoreStats] | None = None,
     silent: Set[str] = frozenset(),
 ) -> str:
     """Return the agent that answers; `scores` are a bandit's, by agent.
@@ -82,7 +69,7 @@ def variant_at(variants: Sequence[Variant], position: float) -> str:
 
 def bandit_status(
     experiment: ExperimentConfig,
-    scores: Mapping[str, VariantScores],
+    scores: Mapping[str, ScoreStats],
     silent: Set[str] = frozenset(),
 ) -> BanditStatus:
     """Return the state of the variants; `silent` ones do not count as undersampled."""

@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from experiments.assignment import VariantScores
 from experiments.config import ExperimentConfig, split_metric
+from judges.ratings.statistics import ScoreStats
 
 TURNS_PER_SCORE = 5
 """Turns without a new score per required score."""
@@ -47,7 +47,7 @@ class ExplorationTracker:
     def exhausted_variants(
         self,
         experiment: ExperimentConfig,
-        scores: Mapping[str, VariantScores],
+        scores: Mapping[str, ScoreStats],
         sampling_rate: float,
     ) -> Set[str]:
         """Return the variants that had enough turns without a new score.

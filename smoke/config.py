@@ -9,20 +9,21 @@
 | coulisse.E805 | a test expects a score that no judge gives its target's replies |
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from agents.config import ReasoningEffort
+from agents.config import AGENTS, ReasoningEffort
 from agents.memory_config import Probability
 from config.sections import Config, Problem, Section
 from config.validation.named_lists import by_name
 from config.validation.suggestions import did_you_mean
+from experiments.config import EXPERIMENTS, split_metric
+from judges.config import JUDGES
 from providers import registry
 from providers.config import PROVIDERS
-from smoke import metrics
 from triggers.config import Expression, TimeZone
 from triggers.scheduling.cron_schedule import CronSchedule
 from turns.preparation import routing
@@ -251,12 +252,42 @@ def _check_scores(
     index: int, test: SmokeTestConfig, config: Config
 ) -> Iterable[Problem]:
     for metric in test.expect.min_score:
-        for reason in metrics.missing_score_reasons(config, test.target, metric):
+        for reason in _missing_score_reasons(config, test.target, metric):
             yield Problem(
                 ("smoke_tests", index, "expect", "min_score", metric),
                 f"smoke test '{test.name}' expects score '{metric}', {reason}",
                 "coulisse.E805",
             )
+
+
+def _missing_score_reasons(config: Config, target: str, metric: str) -> Iterator[str]:
+    """Yield why some replies of a target cannot get this score, as relative clauses."""
+    judges = config.get(JUDGES)
+    judge, criterion = split_metric(metric) or (metric, "")
+    if judge not in judges:
+        known = [f"{name}.{each}" for name in judges for each in judges[name].rubrics]
+        yield (
+            "which is not a judge's score; write it as judge.criterion"
+            f"{did_you_mean(metric, known)}"
+        )
+        return
+    if criterion not in judges[judge].rubrics:
+        known = list(judges[judge].rubrics)
+        yield (
+            f"but judge '{judge}' scores only {', '.join(known)}"
+            f"{did_you_mean(criterion, known)}"
+        )
+        return
+    for name in _answering_agents(config, target):
+        if judge not in config.get(AGENTS)[name].judges:
+            yield f"but agent '{name}' does not list '{judge}' under judges"
+
+
+def _answering_agents(config: Config, target: str) -> list[str]:
+    """Return the existing agents that may answer for a target."""
+    experiment = config.get(EXPERIMENTS).get(target)
+    agents = (target,) if experiment is None else experiment.agents
+    return [name for name in agents if name in config.get(AGENTS)]
 
 
 def _contradiction(location: tuple[str | int, ...], message: str) -> Problem:

@@ -10,13 +10,14 @@ Bayesian Data Analysis, 3rd ed., 3.2.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from functools import lru_cache
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from experiments.comparison import t_distribution
+from judges.ratings.statistics import ScoreStats
 
 Cells = NDArray[np.float64]
 
@@ -28,22 +29,8 @@ this much: even equal scores do not make a mean certain.
 """
 CELL_COUNT = 2_000
 """Cells of a discretized distribution. Probabilities are accurate to about 0.0001."""
-
-
-class ScoreStatistics(Protocol):
-    """The statistics of a variant's scores."""
-
-    @property
-    def count(self) -> int:
-        """The number of scores."""
-
-    @property
-    def mean(self) -> float:
-        """Their mean."""
-
-    @property
-    def variance(self) -> float:
-        """Their sample variance."""
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
+BISECTIONS = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +53,7 @@ class MeanEstimate:
 
 
 def estimate_means(
-    agents: Sequence[str], scores: Mapping[str, ScoreStatistics]
+    agents: Sequence[str], scores: Mapping[str, ScoreStats]
 ) -> list[MeanEstimate]:
     """Return the estimate of each variant, in the order of `agents`."""
     counts = [scores[agent].count if agent in scores else 0 for agent in agents]
@@ -81,22 +68,20 @@ def estimate_means(
     ]
 
 
-def _estimate_mean(
-    agent: str, scores: ScoreStatistics, best: float | None
-) -> MeanEstimate:
+def _estimate_mean(agent: str, scores: ScoreStats, best: float | None) -> MeanEstimate:
     mean, count = scores.mean, scores.count
     if count < 2:
         return MeanEstimate(agent, count, mean, best=best)
-    quantile = t_distribution.quantile((1 + INTERVAL_CONFIDENCE) / 2, count - 1)
-    margin = quantile * _standard_error(scores)
+    t = quantile((1 + INTERVAL_CONFIDENCE) / 2, count - 1)
+    margin = t * _standard_error(scores)
     return MeanEstimate(agent, count, mean, mean - margin, mean + margin, best)
 
 
-def _standard_error(scores: ScoreStatistics) -> float:
+def _standard_error(scores: ScoreStats) -> float:
     return math.sqrt(max(scores.variance, MIN_VARIANCE) / scores.count)
 
 
-def probabilities_best(scores: Sequence[ScoreStatistics]) -> list[float]:
+def probabilities_best(scores: Sequence[ScoreStats]) -> list[float]:
     """Return the probability of each mean to be the highest; each needs two scores.
 
     Sums, over all cells, the probability that a mean is in the cell times the
@@ -146,7 +131,7 @@ class Posterior:
         return np.interp(angles, self.edges, sums)
 
 
-def _posterior(scores: ScoreStatistics) -> Posterior:
+def _posterior(scores: ScoreStats) -> Posterior:
     degrees_of_freedom = scores.count - 1
     # In terms of the angle, Student's t has the density of a power of its cosine.
     power = degrees_of_freedom - 1
@@ -171,3 +156,36 @@ def find_winner(
     if len(estimates) < 2 or any(each.count < min_samples for each in estimates):
         return None
     return next((each for each in estimates if (each.best or 0) >= confidence), None)
+
+
+@lru_cache(maxsize=4096)
+def quantile(share: float, degrees_of_freedom: int) -> float:
+    """Return the quantile of Student's t, of a share from 0.5 up to 1.
+
+    Neither Python nor numpy has it.
+    """
+    low, high = 0.0, 1.0
+    while cumulative_probability(high, degrees_of_freedom) < share:
+        low, high = high, high * 2
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        if cumulative_probability(middle, degrees_of_freedom) < share:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def cumulative_probability(value: float, degrees_of_freedom: int) -> float:
+    """Return the cumulative probability of a value that is not negative.
+
+    In terms of the angle whose tangent is t divided by the root of the degrees of
+    freedom, the density is a power of its cosine, which a Gauss-Legendre rule
+    integrates exactly but for rounding: to 1e-12 up to 1,000 degrees of freedom, and to
+    1e-9 up to a million.
+    """
+    half = degrees_of_freedom / 2
+    middle = math.atan(value / math.sqrt(degrees_of_freedom)) / 2
+    cosines = np.cos(middle * (NODES + 1)) ** (degrees_of_freedom - 1)
+    scale = math.exp(math.lgamma(half + 0.5) - math.lgamma(half))
+    return float(0.5 + middle * (WEIGHTS @ cosines) * scale / math.sqrt(math.pi))

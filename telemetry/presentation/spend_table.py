@@ -57,9 +57,9 @@ def _cells(total: CostTotal, unit: str) -> list[str]:
 
 
 def _saving(total: CostTotal) -> str:
-    """Return what prompt caching saved; a negative amount if it cost more.
+    """Return what prompt caching saved; "" without caching or a known price.
 
-    "" without caching or a known price.
+    The amount is negative if writing cost more than reading saved.
     """
     saved = total.saved_micro_usd
     return f"caching saved ${money.decimal_usd(saved)}" if saved else ""

@@ -2,7 +2,6 @@
 
 from triggers.models.periodic_agent_task import PeriodicAgentTask
 from triggers.models.server_start import ServerStart
-from triggers.models.trigger_state import TriggerState
-from triggers.models.triggered_task import TriggeredTask
+from triggers.models.trigger_state import TriggeredTask, TriggerState
 
 __all__ = ["PeriodicAgentTask", "ServerStart", "TriggerState", "TriggeredTask"]

@@ -21,8 +21,7 @@ from triggers.runs import run_log, trigger_runs
 from triggers.runs.trigger_runs import TriggerRun
 from triggers.scheduling import due_ticks, positions
 from triggers.scheduling.cron_schedule import CronSchedule
-from triggers.scheduling.due_ticks import IntervalTimes, Times
-from triggers.scheduling.tick_schedule import TickSchedule
+from triggers.scheduling.due_ticks import IntervalTimes, TickSchedule, Times
 from turns.agent_tasks import task_requests
 from turns.preparation import routing
 

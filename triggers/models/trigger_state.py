@@ -1,11 +1,12 @@
-"""Counters of triggers, and the runs that they count."""
+"""Counters of triggers, and the runs that they count: tasks."""
 
 import uuid
 from datetime import UTC, datetime
+from typing import Any
 
 from django.db import models, transaction
 
-from tasks.models import Task
+from tasks.models import Task, TaskQuerySet
 from triggers.errors import TriggerRunning
 from triggers.runs import trigger_runs
 from triggers.runs.trigger_runs import TriggerEvent, TriggerRun
@@ -91,3 +92,20 @@ def _find_existing_task(event: TriggerEvent) -> uuid.UUID | None:
     if event.key is None:
         return None
     return Task.objects.filter(key=event.key).values_list("pk", flat=True).first()
+
+
+class TriggeredTaskManager(models.Manager.from_queryset(TaskQuerySet)):  # type: ignore[misc]  # built by Django
+    def get_queryset(self) -> Any:
+        return super().get_queryset().triggered()
+
+
+class TriggeredTask(Task):
+    objects = TriggeredTaskManager()  # type: ignore[misc]  # a proxy's own
+
+    class Meta:
+        proxy = True
+        verbose_name = "trigger run"
+
+    @property
+    def trigger(self) -> str:
+        return self.origin.partition(":")[2]

@@ -1,4 +1,4 @@
-"""Which ticks of a schedule run, after a pause of any length."""
+"""Which ticks of a schedule run, after a pause of any length, and when the next is."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,11 +6,14 @@ from datetime import datetime, timedelta
 from itertools import count, islice, takewhile
 from typing import Literal, Protocol
 
+from celery.schedules import BaseSchedule, schedstate
+
 GRACE = timedelta(seconds=60)
 """Younger ticks run late: a beat that died is back by then."""
 MAX_COUNTED = 10_000
 """Maximum missed ticks that are counted."""
 MAX_CAUGHT_UP = 100
+NEVER = timedelta(days=365)
 
 
 class Times(Protocol):
@@ -41,6 +44,33 @@ class IntervalTimes:
         """Yield the times up to and including an instant, latest first."""
         passed = (instant - self.anchor) // self.every
         return (self.anchor + number * self.every for number in count(passed, -1))
+
+
+class TickSchedule(BaseSchedule):
+    """Celery's view of a schedule.
+
+    It has seconds, time zones and clock changes, unlike Celery's crontab.
+    """
+
+    def __init__(self, times: Times) -> None:
+        super().__init__()
+        self.times = times
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TickSchedule) and self.times == other.times
+
+    def __hash__(self) -> int:
+        return hash(self.times)
+
+    def is_due(self, last_run_at: datetime) -> schedstate:
+        """Return whether a tick passed since then, and the seconds to the next one."""
+        is_due = self.remaining_estimate(last_run_at) <= timedelta(0)
+        return schedstate(is_due, self.remaining_estimate(self.now()).total_seconds())
+
+    def remaining_estimate(self, last_run_at: datetime) -> timedelta:
+        """Return the time to the first tick after an instant."""
+        tick = next(self.times.after(last_run_at), None)
+        return NEVER if tick is None else tick - self.now()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
 from django.core.management.base import CommandError, CommandParser
 
-from access.audit import formatting
 from access.models import AuditEntry, AuditEntryQuerySet
 from access.schemas import AuditLogEntry
 from config.management.database_command import DatabaseCommand
@@ -56,7 +56,7 @@ class Command(DatabaseCommand):
             self.write_json([shape.model_dump() for shape in shapes])
             return
         for entry in page:
-            self.stdout.write(formatting.entry_line(entry))
+            self.stdout.write(_entry_line(entry))
         if not page:
             self.write_note("no matching entries")
         elif len(entries) > limit:
@@ -76,3 +76,24 @@ def _find_entries(options: dict[str, Any]) -> AuditEntryQuerySet:
         since = time_parsing.parse_past(options["since"], datetime.now(UTC))
         entries = entries.filter(at__gte=since)
     return entries
+
+
+def _entry_line(entry: AuditEntry) -> str:
+    """Return an entry as one line: time, action, target, actor and source."""
+    columns = [
+        f"{entry.at:%Y-%m-%d %H:%M:%S}",
+        f"{entry.action:<16}",
+        entry.target,
+        f"by {entry.actor}",
+        f"from {entry.origin}" if entry.origin else "",
+        *(
+            f"{name}={_format_value(value)}"
+            for name, value in sorted(entry.details.items())
+        ),
+        f"request={entry.request_id}" if entry.request_id else "",
+    ]
+    return "  ".join(filter(None, columns))
+
+
+def _format_value(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
