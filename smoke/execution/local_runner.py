@@ -1,9 +1,7 @@
 """Runs smoke tests in this process, independent of workers."""
 
-import time
 import uuid
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection
 
 from core.ids import UserId
 from judges.runs import judge_queue
@@ -12,45 +10,39 @@ from smoke.models.run_queries import KIND
 from tasks.worker import local_worker
 from turns.agent_tasks import worker_resources
 
-POLL_SECONDS = 0.1
-SWEEP_SECONDS = 2.0
-"""Interval of checks for abandoned runs."""
 
+def run_locally(
+    runs: Collection[SmokeRun],
+    show: Callable[[SmokeMessage | SmokeRun], None],
+    check_interrupt: Callable[[], None],
+) -> None:
+    """Run conversations in this process until they and their scores are complete.
 
-def work_locally(users: Collection[UserId]) -> AbstractContextManager[None]:
-    """Run these users' tasks in this process until the block ends."""
-    return local_worker.running_tasks(
-        [KIND, judge_queue.KIND],
-        users=users,
-        resources=[worker_resources.opened],
-    )
-
-
-def watch_runs(
-    run_ids: Collection[uuid.UUID], check_interrupt: Callable[[], None]
-) -> Iterator[SmokeMessage | SmokeRun]:
-    """Yield each new message and each closed run, until all are closed.
-
-    `check_interrupt` is called regularly; an exception from it stops the iteration.
+    `show` receives each new message and each closed run. `check_interrupt` is called
+    regularly; an exception from it cancels them.
     """
-    open_ids, shown_ids = set(run_ids), set[int]()
-    swept_at = time.monotonic()
-    while open_ids:
-        check_interrupt()
-        if time.monotonic() - swept_at > SWEEP_SECONDS:
-            SmokeRun.objects.close_finished()
-            swept_at = time.monotonic()
-        SmokeRun.objects.close_judged()
+    open_ids, shown_ids = {run.pk for run in runs}, set[int]()
+
+    def watch() -> bool:
+        SmokeRun.objects.close_finished()
         found = _started_runs(open_ids)
         for message in _new_messages(found, shown_ids):
             shown_ids.add(message.pk)
-            yield message
+            show(message)
         for run in found:
             if run.finished_at is not None:
                 open_ids.remove(run.pk)
-                yield run
-        if open_ids:
-            time.sleep(POLL_SECONDS)
+                show(run)
+        return not open_ids
+
+    local_worker.run_tasks(
+        [KIND, judge_queue.KIND],
+        watch,
+        check_interrupt,
+        cancel=SmokeRun.objects.filter(pk__in=[run.pk for run in runs]).cancel,
+        users=[UserId(run.user_id) for run in runs],
+        resources=[worker_resources.opened],
+    )
 
 
 def _started_runs(run_ids: Collection[uuid.UUID]) -> list[SmokeRun]:

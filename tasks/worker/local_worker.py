@@ -1,7 +1,8 @@
 """Runs a command's own tasks in its process, without a broker or a worker."""
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 
 from core.ids import UserId
@@ -13,6 +14,31 @@ from tasks.worker.slots import command_limit
 
 DRAIN_SECONDS = 5.0
 POLL_SECONDS = 0.1
+WATCH_SECONDS = 0.05
+
+
+def run_tasks(
+    kinds: Collection[str],
+    watch: Callable[[], bool],
+    check_interrupt: Callable[[], None],
+    *,
+    cancel: Callable[[], object] = lambda: None,
+    users: Collection[UserId] | None = None,
+    resources: Sequence[Context] = (),
+) -> None:
+    """Run tasks as `running_tasks` does, until `watch` returns that none is left.
+
+    `watch` is called regularly, and shows the progress; so is `check_interrupt`. After
+    an exception of either, `cancel` is called before running tasks are waited for.
+    """
+    with running_tasks(kinds, users=users, resources=resources):
+        try:
+            while not watch():
+                check_interrupt()
+                time.sleep(WATCH_SECONDS)
+        except BaseException:
+            cancel()
+            raise
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from access.users import identity
 from core import money
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from judges.management.commands import judge
 from judges.models import Feedback, JudgeTask, Score
 from judges.runs import past_replies
 from memory.transcript import message_store
@@ -152,7 +151,7 @@ def interrupt_once(is_time: Callable[[], bool], monkeypatch) -> None:
             pressed.append(True)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(judge.time, "sleep", sleeping)
+    monkeypatch.setattr(local_worker.time, "sleep", sleeping)
     # Do not wait for the hanging call.
     monkeypatch.setattr(local_worker, "DRAIN_SECONDS", 0.1)
 

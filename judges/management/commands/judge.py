@@ -1,6 +1,5 @@
 """`manage.py judge`: scores past replies."""
 
-import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -30,7 +29,6 @@ from tasks.worker import local_worker
 SINCE = "30d"
 WINDOW = 100
 """Maximum open tasks. After an interruption the next worker finishes them."""
-POLL_SECONDS = 0.05
 
 
 class Command(DatabaseCommand):
@@ -142,21 +140,19 @@ class Command(DatabaseCommand):
 
     def _judge(self, work: "JudgingProgress") -> None:
         bar = ProgressBar(self.stderr, work.total)
-        with (
-            sigint.defer_sigint() as check_interrupt,
-            local_worker.running_tasks([judge_queue.KIND]),
-        ):
+
+        def watch() -> bool:
+            work.advance()
+            bar.show(work.finished)
+            return work.is_finished
+
+        with sigint.defer_sigint() as check_interrupt:
             try:
-                while not work.is_finished:
-                    check_interrupt()
-                    work.add()
-                    time.sleep(POLL_SECONDS)
-                    work.refresh()
-                    bar.show(work.finished)
-                bar.end()
+                local_worker.run_tasks([judge_queue.KIND], watch, check_interrupt)
             except KeyboardInterrupt as exc:
                 message = f"interrupted: {work.summary()}; run it again to continue"
                 raise CommandError(message, returncode=INTERRUPTED) from exc
+        bar.end()
         self.stdout.write(work.summary())
         if work.failed:
             raise CommandError(
@@ -202,8 +198,9 @@ class JudgingProgress:
     def is_finished(self) -> bool:
         return not (self._waiting or self._open)
 
-    def add(self) -> None:
-        """Enqueue more replies if there is room."""
+    def advance(self) -> None:
+        """Count the tasks that have ended; enqueue more replies if there is room."""
+        self._count_ended()
         room = WINDOW - len(self._open)
         if not self._waiting or room < WINDOW // 2:
             return
@@ -217,8 +214,7 @@ class JudgingProgress:
             # The cost of earlier attempts is not counted here.
             self.micro_usd -= sum(_cost(task) or 0 for task in tasks)
 
-    def refresh(self) -> None:
-        """Update the tasks that have ended."""
+    def _count_ended(self) -> None:
         # Those of erased users are missing.
         tasks: Any = JudgeTask.objects.filter(pk__in=[task.pk for task in self._open])
         self._open = [task for task in tasks if task.is_open]

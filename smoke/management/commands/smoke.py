@@ -3,6 +3,7 @@
 import uuid
 from argparse import ArgumentParser
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from config import live
 from config.management import config_option
 from config.management.database_command import INTERRUPTED, DatabaseCommand
 from config.validation.suggestions import did_you_mean
-from core.ids import UserId
 from core.runtime import sigint
 from smoke.config import SMOKE_TESTS, SmokeTestConfig
 from smoke.errors import SmokeTestUnknown
@@ -71,7 +71,9 @@ class Command(DatabaseCommand):
             try:
                 self._launch(zip(tests, ids, strict=True), check_interrupt, options)
                 if options["wait"]:
-                    self._watch_runs(_load_batches(ids), check_interrupt, options)
+                    runs = [run for batch in _load_batches(ids) for run in batch]
+                    show = partial(self._print_progress, options)
+                    local_runner.run_locally(runs, show, check_interrupt)
             except KeyboardInterrupt as exc:
                 summary = self._cancel(ids)
                 raise CommandError(summary, returncode=INTERRUPTED) from exc
@@ -98,26 +100,6 @@ class Command(DatabaseCommand):
             self._write_progress(terminal.launch_line(batch), options)
         check_interrupt()
 
-    def _watch_runs(
-        self,
-        batches: list[list[SmokeRun]],
-        check_interrupt: Callable[[], None],
-        options: dict[str, Any],
-    ) -> None:
-        """Run the conversations in this process until they and their scores are
-        complete.
-        """
-        ids = [run.pk for batch in batches for run in batch]
-        users = [UserId(run.user_id) for batch in batches for run in batch]
-        with local_runner.work_locally(users):
-            try:
-                for each in local_runner.watch_runs(ids, check_interrupt):
-                    self._print_progress(each, options)
-            except BaseException:
-                # Before the wait for tasks, so that they are cancelled at once.
-                SmokeRun.objects.filter(pk__in=ids).cancel()
-                raise
-
     def _cancel(self, batches: Collection[uuid.UUID]) -> str:
         """Cancel the open runs of these batches; return a summary."""
         found = SmokeRun.objects.filter(batch__in=batches)
@@ -138,7 +120,7 @@ class Command(DatabaseCommand):
         self.write_json({"batches": [_batch_as_json(each) for each in batches]})
 
     def _print_progress(
-        self, each: SmokeMessage | SmokeRun, options: dict[str, Any]
+        self, options: dict[str, Any], each: SmokeMessage | SmokeRun
     ) -> None:
         if isinstance(each, SmokeMessage):
             self._write_progress(
