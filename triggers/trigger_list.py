@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db import connection
 from django.db.models import Count
 from django.db.models.functions import Left
 
+from database.repeated_queries import run_for_each
 from tasks.models import Task
 from triggers.config import AnyTrigger, WebhookTrigger
 from triggers.models import PeriodicAgentTask, TriggerState
@@ -17,15 +17,6 @@ from triggers.runs import trigger_runs
 from triggers.schemas import CountedTrigger, ListedTrigger, TriggerTask
 from turns.agent_tasks import task_requests
 
-NEWEST_IDS_SQL = """
-    SELECT id FROM (
-        SELECT id FROM tasks_task WHERE origin = %s AND NOT (kind = 'extraction')
-        ORDER BY created_at DESC LIMIT %s
-    ) AS newest
-"""
-"""Plain SQL, because SQLite needs a subquery for each LIMIT."""
-BATCH_SIZE = 100
-"""Triggers per statement."""
 MAX_ERROR_LENGTH = 300
 COLUMNS = ("id", "origin", "state", "created_at", "started_at", "finished_at")
 COUNTERS = (
@@ -56,9 +47,9 @@ def count_runs(triggers: Sequence[AnyTrigger]) -> list[CountedTrigger]:
 def list_newest_runs(triggers: Sequence[AnyTrigger], count: int) -> list[ListedTrigger]:
     """Return triggers with at most `count` runs each, newest first.
 
-    Uses four statements for up to a hundred triggers.
+    Uses four statements for up to two hundred triggers.
     """
-    ids = list(_newest_ids([_origin(trigger) for trigger in triggers], count))
+    ids = _newest_ids([_origin(trigger) for trigger in triggers], count)
     tasks = Task.objects.filter(pk__in=ids).newest_first()
     texts = {"error_start": Left("error", MAX_ERROR_LENGTH)}
     runs: dict[str, list[TriggerTask]] = defaultdict(list)
@@ -75,16 +66,12 @@ def _origin(trigger: AnyTrigger) -> str:
     return trigger_runs.task_origin(trigger.name)
 
 
-def _newest_ids(origins: Sequence[str], count: int) -> Iterator[uuid.UUID]:
-    for start in range(0, len(origins), BATCH_SIZE):
-        batch = origins[start : start + BATCH_SIZE]
-        with connection.cursor() as cursor:
-            cursor.execute(
-                " UNION ALL ".join([NEWEST_IDS_SQL] * len(batch)),
-                [value for origin in batch for value in (origin, count)],
-            )
-            for (task_id,) in cursor.fetchall():
-                yield task_id if isinstance(task_id, uuid.UUID) else uuid.UUID(task_id)
+def _newest_ids(origins: Sequence[str], count: int) -> list[uuid.UUID]:
+    placeholder = "{origin}"
+    newest = Task.objects.of_origin(placeholder).order_by("-created_at")[:count]
+    values = ((origin, {placeholder: origin}) for origin in origins)
+    rows = run_for_each(newest.values_list("pk"), values)
+    return [uuid.UUID(str(task_id)) for _, (task_id,) in rows]
 
 
 def _describe(triggers: Sequence[AnyTrigger]) -> Iterator[dict[str, Any]]:

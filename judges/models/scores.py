@@ -2,16 +2,17 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, time, timedelta
 from typing import Any, Self
 
 from django.db import models
 from django.db.models import Avg, Count, F, Max, Min, Q, Sum, Value
 
+from database.repeated_queries import EARLIEST, LATEST, run_for_each
 from judges.ratings.statistics import ScoreStats, VariantScoreQuery
 from judges.scoring.verdict_parser import JudgeResult
-from telemetry.statistics.time_buckets import DayBucket, UnindexedColumn
+from telemetry.statistics.time_buckets import UnindexedColumn
 
 WINDOWS: Mapping[str, timedelta] = {
     "24h": timedelta(hours=24),
@@ -145,20 +146,17 @@ class ScoreQuerySet(RatingQuerySet):
         """Return the means of the last day, week and month, and of each day (UTC).
 
         `means` are by criterion, `by_agent` also by agent, `days` by day and criterion.
-        One index-only query for each window.
         """
         sums: dict[tuple[str, str | None], dict[str, WindowSums]] = defaultdict(
             lambda: {name: WindowSums() for name in WINDOWS}
         )
         days: dict[tuple[str, str], WindowSums] = defaultdict(WindowSums)
-        for window, span in WINDOWS.items():
-            is_longest = window == LONGEST_WINDOW
-            day = DayBucket("judged_at") if is_longest else Value("")
-            for date, criterion, agent, *row in self._sums_since(now - span, day):
-                sums[criterion, agent][window].add(*row)
-                sums[criterion, None][window].add(*row)
-                if is_longest:
-                    days[date, criterion].add(*row)
+        for start, criterion, agent, *row in self._sums_by_period(now):
+            days[f"{start:%Y-%m-%d}", criterion].add(*row)
+            for window, span in WINDOWS.items():
+                if start >= now - span:
+                    sums[criterion, agent][window].add(*row)
+                    sums[criterion, None][window].add(*row)
         by_agent = sorted((key, found) for key, found in sums.items() if key[1])
         means = sorted((key[0], found) for key, found in sums.items() if not key[1])
         return {
@@ -176,17 +174,44 @@ class ScoreQuerySet(RatingQuerySet):
             ],
         }
 
-    def _sums_since(self, since: datetime, day: Any) -> Any:
-        # As expressions; otherwise SQLite reads all rows in index order.
-        rows = self.filter(judged_at__gte=since).values(
-            day=day,
-            criterion_name=UnindexedColumn("criterion"),
-            agent_name=UnindexedColumn("agent"),
+    def _sums_by_period(self, now: datetime) -> Iterator[tuple[Any, ...]]:
+        """Yield start, criterion, agent, number and sum of the scores of each period.
+
+        Periods end at midnights (UTC) and at the beginnings of windows. The scores of
+        each are a range of an index, because for groups SQLite would sort all of them:
+        of 600,000 scores, a tenth of the time.
+        """
+        midnight = datetime.combine(now.astimezone(UTC), time.min, UTC)
+        month = WINDOWS[LONGEST_WINDOW]
+        edges = {now - span for span in WINDOWS.values()}
+        edges |= {midnight - timedelta(days=number) for number in range(month.days)}
+        starts = sorted(edges)
+        columns = ("criterion", "agent", "experiment")
+        groups = self.order_by().values_list(*columns).distinct()
+        periods = (
+            (
+                (start, criterion, agent),
+                {
+                    "{criterion}": criterion,
+                    "{agent}": agent,
+                    "{experiment}": experiment,
+                    EARLIEST: start,
+                    LATEST: end,
+                },
+            )
+            for criterion, agent, experiment in groups
+            for start, end in zip(starts, [*starts[1:], LATEST], strict=True)
         )
-        summed = rows.annotate(count=Count("value"), total=Sum("value")).order_by()
-        return summed.values_list(
-            "day", "criterion_name", "agent_name", "count", "total"
+        chosen = self.filter(
+            **{name: f"{{{name}}}" for name in columns},
+            judged_at__gte=EARLIEST,
+            judged_at__lt=LATEST,
         )
+        rows = chosen.order_by().values(all=Value(1))
+        sums = rows.annotate(count=Count("value"), total=Sum("value"))
+        for key, row in run_for_each(sums.values_list("count", "total"), periods):
+            if row[0]:
+                yield *key, *row
 
 
 def _row_stats(row: Mapping[str, Any]) -> ScoreStats:

@@ -3,18 +3,17 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, time, timedelta
-from itertools import islice
 from typing import Any, Literal, get_args
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import Count, F, Min, Q, QuerySet, UUIDField, Value
 
 from config.sections import Config
+from database.repeated_queries import EARLIEST, LATEST, run_for_each
 from providers.pricing import call_costs
 from telemetry.models import Expense, ExpensePurpose, ModelCall, Turn
 from telemetry.models.turn_totals import AGGREGATES, KEYS, sum_groups, sum_of
-from telemetry.statistics.time_buckets import DayBucket, UnindexedColumn
+from telemetry.statistics.time_buckets import UnindexedColumn
 
 Dimension = Literal["agent", "day", "model", "provider", "token", "user"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
@@ -74,10 +73,7 @@ EXPENSE_SUMS = {
 Kind = Literal["turns", "judges", "embeddings"]
 KINDS = get_args(Kind)
 
-EARLIEST, LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 DAY = timedelta(days=1)
-DAYS_PER_QUERY = 200
-"""SQLite accepts at most 500 SELECTs in one statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +235,6 @@ def _sum_by_day(
     """Yield the totals of each day that has any.
 
     Each day is a range of an index, because for groups databases would sort all rows.
-    Its statement is compiled once.
     """
     rows = select(replace(chosen, until=LATEST), EARLIEST)
     is_expense = rows.model is Expense
@@ -249,30 +244,23 @@ def _sum_by_day(
     first, last = instants.first(), instants.last()
     if first is None or last is None:
         return
-    sums = {"key": DayBucket(Min(at)), **sums}
     apart = ["purpose"] if is_expense else []
     groups = sum_groups(rows, {"all": Value(1)}, sums, apart=apart)
-    sql, parameters = groups.query.sql_with_params()
-    every_day = _days(first, last)
-    while days := list(islice(every_day, DAYS_PER_QUERY)):
-        with connection.cursor() as cursor:
-            cursor.execute(
-                " UNION ALL ".join([sql] * len(days)),
-                [bounds.get(each, each) for bounds in days for each in parameters],
-            )
-            for _, *row in cursor.fetchall():
-                if row[0] is not None:
-                    yield CostTotal(**dict(zip(sums, row, strict=True)))
+    for day, (_, *row) in run_for_each(groups, _days(first, last)):
+        total = CostTotal(day, **dict(zip(sums, row, strict=True)))
+        if is_expense or total.turns:
+            yield total
 
 
-def _days(first: datetime, last: datetime) -> Iterator[dict[Any, Any]]:
-    """Yield the bounds of each day, as values for `EARLIEST` and `LATEST`."""
-    adapt = connection.ops.adapt_datetimefield_value
-    day = datetime.combine(first.astimezone(UTC), time.min, UTC)
-    while day <= last:
-        end = min(day + DAY - datetime.resolution, last)
-        yield {adapt(EARLIEST): adapt(max(day, first)), adapt(LATEST): adapt(end)}
-        day += DAY
+def _days(
+    first: datetime, last: datetime
+) -> Iterator[tuple[str, Mapping[datetime, datetime]]]:
+    """Yield each day (UTC), and its part of a period."""
+    start = datetime.combine(first.astimezone(UTC), time.min, UTC)
+    while start <= last:
+        end = min(start + DAY - datetime.resolution, last)
+        yield f"{start:%Y-%m-%d}", {EARLIEST: max(start, first), LATEST: end}
+        start += DAY
 
 
 def counted_unit(dimension: Dimension) -> str:

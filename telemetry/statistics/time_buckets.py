@@ -1,7 +1,7 @@
 """Database expressions for cheap grouping.
 
-Instants are grouped by hour or day in UTC. On SQLite, Django's own functions call back
-into Python for each row, which is ten times as slow.
+On SQLite, Django's own functions of time call back into Python for each row, which is
+ten times as slow.
 """
 
 from typing import Any
@@ -9,38 +9,21 @@ from typing import Any
 from django.db.models import CharField, Func
 
 
-class TimeBucket(Func):
-    """A prefix of an instant's ISO text."""
+class HourBucket(Func):
+    """The hour of an instant in UTC, as text: `2026-11-21 18`."""
 
     arity = 1
     output_field = CharField()
-    characters = 0
-    postgresql = ""
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         """Take a prefix of the text that SQLite stores, which is in UTC."""
-        template = f"SUBSTR(%(expressions)s, 1, {self.characters})"
+        template = "SUBSTR(%(expressions)s, 1, 13)"
         return self.as_sql(compiler, connection, template=template, **extra)
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         """Format the text in UTC, whatever the connection's time zone is."""
-        instant = "%(expressions)s AT TIME ZONE 'UTC'"
-        template = f"TO_CHAR({instant}, '{self.postgresql}')"
+        template = "TO_CHAR(%(expressions)s AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24')"
         return self.as_sql(compiler, connection, template=template, **extra)
-
-
-class DayBucket(TimeBucket):
-    """`2026-11-21`."""
-
-    characters = 10
-    postgresql = "YYYY-MM-DD"
-
-
-class HourBucket(TimeBucket):
-    """`2026-11-21 18`."""
-
-    characters = 13
-    postgresql = "YYYY-MM-DD HH24"
 
 
 class UnindexedColumn(Func):

@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from access.models import AuditEntry
 from config import live
+from database import repeated_queries
 from studio.operations import trigger_views as trigger_views
 from tasks.models import Task
 from tests.triggers.trigger_yaml import boot, cron, hook, runs, unique, yaml
@@ -93,7 +94,7 @@ def test_query_count_is_independent_of_triggers(trigger_names):
 
 
 def test_recent_runs_are_loaded_in_batches(trigger_names, monkeypatch):
-    monkeypatch.setattr(trigger_list, "BATCH_SIZE", 2)
+    monkeypatch.setattr(repeated_queries, "QUERIES_PER_STATEMENT", 2)
     created = [create_run(name, 1) for name in trigger_names]
     newest = trigger_list.list_newest_runs(live.current().get(TRIGGERS), 5)
     assert [trigger.last_runs[0].id for trigger in newest] == [
