@@ -35,6 +35,7 @@ def shorten(text: str | None) -> str:
 
 
 ShortText = Annotated[str, BeforeValidator(shorten)]
+ShortError = Annotated[NullIfEmpty, BeforeValidator(shorten)]
 
 
 class QueuedTask(RowObject):
@@ -47,9 +48,7 @@ class QueuedTask(RowObject):
     agent: str
     user_id: uuid.UUID
     prompt: ShortText = Field(validation_alias="prompt_start")
-    error: Annotated[NullIfEmpty, BeforeValidator(shorten)] = Field(
-        validation_alias="error_start"
-    )
+    error: ShortError = Field(validation_alias="error_start")
     origin: str
     turn_id: uuid.UUID | None
     attempts: int

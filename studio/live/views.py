@@ -12,8 +12,8 @@ from rest_framework.response import Response
 from core.trace import ToolKind
 from studio.base.views import StudioView
 from studio.live import broadcaster, recent_activity
+from studio.live.recent_activity import EndedTurn
 from studio.live.task_queue import TaskQueueState
-from telemetry.schemas import StudioListedTurn
 
 
 class CurrentStep(BaseModel):
@@ -59,12 +59,6 @@ class RunningTurn(BaseModel):
     model_calls: int
     tool_calls: int
     calls: list[RunningCall] = Field(description="The newest 50 tool calls.")
-
-
-class EndedTurn(StudioListedTurn):
-    """A turn that has ended."""
-
-    ended_at: datetime
 
 
 class LiveState(BaseModel):
