@@ -57,7 +57,10 @@ class AccountAdmin(StudioModelAdmin):
     def find_row(self, request: HttpRequest, id: str) -> User:
         row = User.objects.filter(username=id).first()
         if row is None:
-            raise NotFound(f"There is no account '{id:.80}'")
+            raise NotFound(
+                f"There is no account '{id:.80}': accounts exist from their first "
+                f"sign-in on"
+            )
         return row
 
     def row_address(self, row: Any) -> str:

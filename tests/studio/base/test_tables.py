@@ -301,6 +301,15 @@ def test_groups_of_the_code_stay(script):
     assert 'name="_save"' not in browser.text
 
 
+def test_page_of_an_account_leads_back_to_the_accounts(operator):
+    accounts.get_or_create_user("vera")
+    html = {"Accept": "text/html"}
+    page = operator.get("/admin/accounts/vera", headers=html).text
+    assert '<a href="/admin/accounts">Accounts</a>' in page
+    missing = error(operator.patch("/admin/accounts/nora", json={}), 404)
+    assert "from their first sign-in on" in missing["message"]
+
+
 def test_own_account_cannot_be_changed(operator):
     body = {"is_superuser": True}
     assert error(operator.patch("/admin/accounts/olga", json=body), 403)
