@@ -149,6 +149,7 @@ def page_context(
         )
     total = cost_totals.sum_totals(days)
     names = spend_table.token_names(by, totals[:ROWS_SHOWN])
+    unit = cost_totals.counted_unit(by)
     highest = max((each.micro_usd for each in totals), default=0)
     return {
         "by": by,
@@ -159,8 +160,9 @@ def page_context(
         "filters": [(each, query.get(each, ""), FILTERS[each]) for each in FILTERS],
         "dimensions": [each for each in DIMENSIONS if each != "provider"],
         "periods": PERIODS,
-        "unit": cost_totals.counted_unit(by),
+        "unit": unit,
         "total": total,
+        "unpriced": spend_table.unpriced_counts(total, unit),
         "chart": day_chart(days, since, chosen.until or now),
         "rows": [
             _table_row(by, each, names, highest) for each in _sort_rows(by, totals)

@@ -43,7 +43,7 @@ def _label(total: CostTotal, names: Mapping[str, str]) -> str:
 
 
 def _cells(total: CostTotal, unit: str) -> list[str]:
-    unpriced = _unpriced_counts(total, unit)
+    unpriced = unpriced_counts(total, unit)
     is_known = not unpriced or total.micro_usd
     return [
         f"{total.turns:,}" if total.turns or total.kind == "turns" else NO_VALUE,
@@ -65,7 +65,8 @@ def _saving(total: CostTotal) -> str:
     return f"caching saved ${money.decimal_usd(saved)}" if saved else ""
 
 
-def _unpriced_counts(total: CostTotal, unit: str) -> str:
+def unpriced_counts(total: CostTotal, unit: str) -> str:
+    """Return what has no known price, such as `2 turns and 1 embedding`."""
     counts = {
         unit: total.unpriced,
         "judgements": total.unpriced_judgements,

@@ -15,7 +15,11 @@ from access.tokens import api_tokens
 from admin_base.formats import csv_export
 from core.events import Usage
 from studio.monitoring import spend
+from telemetry.config import TelemetryConfig
+from telemetry.models import ExpensePurpose
 from telemetry.statistics import cost_totals
+from telemetry.storage import costs
+from telemetry.storage.costs import CallExpense
 from tests.access.actors import ADA
 from tests.gateway.calls import error
 from tests.gateway.memory_client import ok
@@ -90,6 +94,17 @@ def test_every_grouping_has_a_page(browser, by, agent):
     assert f'"?by={by}&amp;since=7d&amp;format=csv"' in response.text
     if by in ("agent", "token"):
         assert f">{agent}</a>" in response.text
+
+
+def test_page_counts_embeddings_without_a_price(browser):
+    model = f"embedder-{uuid.uuid4().hex[:8]}"
+    purpose = ExpensePurpose.EMBEDDING
+    expense = CallExpense("embeddings", "", "o", model, 1, Usage(9, 0), None, purpose)
+    costs.record_expense(expense, TelemetryConfig())
+    page = browser.get(f"{SPEND}?by=model&model=o/{model}").text
+    assert ">1 embedding<" in page
+    assert "+ 1 embedding without a price" in page
+    assert "all priced" not in page
 
 
 def test_csv_export_escapes_formulas(script, agent):
