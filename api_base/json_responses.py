@@ -1,5 +1,6 @@
 """JSON responses of endpoints."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -8,7 +9,10 @@ from pydantic import BaseModel
 
 
 def json_response(
-    content: dict[str, Any] | BaseModel, *, status: int = 200
+    content: dict[str, Any] | BaseModel,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
 ) -> HttpResponse:
     body = (
         content.model_dump_json().encode()
@@ -16,5 +20,5 @@ def json_response(
         else orjson.dumps(content)
     )
     # Django leaves the length to a middleware; without it uvicorn would send chunks.
-    headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
-    return HttpResponse(body, headers=headers, status=status)
+    fixed = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    return HttpResponse(body, headers={**fixed, **(headers or {})}, status=status)

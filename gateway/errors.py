@@ -136,22 +136,19 @@ def internal_error() -> dict[str, Any]:
 
 
 def error_response(error: CoulisseError) -> HttpResponse:
-    response = json_response(error_body(error), status=error_shape(error).status)
-    for name, value in getattr(error, "headers", {}).items():
-        response[name] = value
+    headers = dict(getattr(error, "headers", {}))
     seconds = retry_after_seconds(error)
     if seconds is not None:
-        response["Retry-After"] = str(math.ceil(seconds))
+        headers["Retry-After"] = str(math.ceil(seconds))
     if _is_final(error):
-        response["X-Should-Retry"] = "false"
+        headers["X-Should-Retry"] = "false"
     if isinstance(error, Unauthenticated):
-        response["WWW-Authenticate"] = error.challenge
+        headers["WWW-Authenticate"] = error.challenge
     if error.attempts is not None:
-        for name, value in serializers.serving_headers(
-            error.provider, error.attempts
-        ).items():
-            response[name] = value
-    return response
+        headers |= serializers.serving_headers(error.provider, error.attempts)
+    return json_response(
+        error_body(error), status=error_shape(error).status, headers=headers
+    )
 
 
 def retry_after_seconds(error: CoulisseError) -> float | None:

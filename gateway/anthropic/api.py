@@ -77,7 +77,4 @@ async def count_tokens(request: HttpRequest, body: Body[CountRequest]) -> HttpRe
             request_conversion.read_tools(body),
             request_conversion.native_format(body),
         )
-        response = json_response({"input_tokens": count})
-        for name, value in admitted.headers.items():
-            response.headers[name] = value
-        return response
+        return json_response({"input_tokens": count}, headers=admitted.headers)

@@ -1,6 +1,6 @@
 """A response of server-sent events."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
 from django.http import StreamingHttpResponse
 
@@ -18,14 +18,15 @@ class EventStream(StreamingHttpResponse):
         self,
         frames: AsyncGenerator[bytes],
         *,
-        last_frames: Callable[[CoulisseError], bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+        encode_shutdown: Callable[[CoulisseError], bytes] | None = None,
     ) -> None:
-        super().__init__(content_type="text/event-stream")
+        super().__init__(content_type="text/event-stream", headers=headers)
         self.headers["Cache-Control"] = "no-cache, no-store"
         # Reverse proxies (nginx) would delay tokens.
         self.headers["X-Accel-Buffering"] = "no"
         self._frames = frames
-        self.last_frames = last_frames
+        self.encode_shutdown = encode_shutdown
         """Returns the frames that end it with an error, when the server stops."""
         self.is_async = True
 

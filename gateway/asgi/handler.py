@@ -220,9 +220,9 @@ class ResponseSender:
 
     async def end_stream(self, error: CoulisseError) -> None:
         """End an open stream with the frames of an error, if it has any."""
-        last_frames = None if self.stream is None else self.stream.last_frames
-        if last_frames is not None and not self._has_ended:
-            await self.send({"type": BODY_MESSAGE, "body": last_frames(error)})
+        encode = None if self.stream is None else self.stream.encode_shutdown
+        if encode is not None and not self._has_ended:
+            await self.send({"type": BODY_MESSAGE, "body": encode(error)})
 
     def _add_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
         values = {name.lower(): value for name, value in headers}

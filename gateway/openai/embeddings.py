@@ -157,24 +157,23 @@ async def _respond(
     """Return OpenAI's list of embeddings, with the tokens that the API counted."""
     charge = admitted.charge()
     used = charge.tokens if admitted.calls else tokens
-    response = json_response(
+    vectors = await _encode(rows, body.encoding_format or "float")
+    cost = money.decimal_usd(charge.micro_usd)
+    return json_response(
         {
             "object": "list",
             "data": [
                 {"object": "embedding", "index": index, "embedding": vector}
-                for index, vector in enumerate(
-                    await _encode(rows, body.encoding_format or "float")
-                )
+                for index, vector in enumerate(vectors)
             ],
             "model": body.model,
             "usage": {"prompt_tokens": used, "total_tokens": used},
-        }
+        },
+        headers={
+            **({COST_HEADER: cost} if charge.is_priced else {}),
+            **admitted.headers,
+        },
     )
-    if charge.is_priced:
-        response.headers[COST_HEADER] = money.decimal_usd(charge.micro_usd)
-    for name, value in admitted.headers.items():
-        response.headers[name] = value
-    return response
 
 
 async def _encode(

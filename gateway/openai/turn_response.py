@@ -6,7 +6,6 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from django.http import HttpResponse
-from django.http.response import HttpResponseBase
 
 from api_base.json_responses import json_response
 from core.errors import CoulisseError
@@ -44,11 +43,6 @@ def served_by_headers(served_by: ServedBy) -> dict[str, str]:
     return serializers.serving_headers(served_by.provider, served_by.attempts)
 
 
-def _set_headers(response: HttpResponseBase, headers: Mapping[str, str]) -> None:
-    for name, value in headers.items():
-        response.headers[name] = value
-
-
 async def complete(
     request: TurnRequest, serialize: Callable[[Reply], dict[str, Any]]
 ) -> HttpResponse:
@@ -60,13 +54,11 @@ async def complete(
             if isinstance(event, TurnStarted):
                 headers = event.headers
             reply.add(event)
-    response = json_response(serialize(reply))
     if reply.served_by is not None:
         headers = {**headers, **served_by_headers(reply.served_by)}
         if (cost := serializers.format_cost(reply.served_by)) is not None:
             headers[serializers.COST_HEADER] = cost
-    _set_headers(response, headers)
-    return response
+    return json_response(serialize(reply), headers=headers)
 
 
 async def stream(request: TurnRequest, encoder: Encoder) -> EventStream:
@@ -77,14 +69,16 @@ async def stream(request: TurnRequest, encoder: Encoder) -> EventStream:
     events = flow.run(request)
     started = await anext(events)
     first = await anext(events)
-    response = EventStream(
-        _encode_frames(encoder, first, events),
-        last_frames=lambda error: encoder.failure_frame(error) + encoder.last_frame(),
-    )
+    headers: Mapping[str, str] = {}
     if isinstance(started, TurnStarted):
         headers = {**started.headers, **served_by_headers(started.served_by)}
-        _set_headers(response, headers)
-    return response
+    return EventStream(
+        _encode_frames(encoder, first, events),
+        headers=headers,
+        encode_shutdown=lambda error: (
+            encoder.failure_frame(error) + encoder.last_frame()
+        ),
+    )
 
 
 async def _encode_frames(

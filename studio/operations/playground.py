@@ -87,12 +87,11 @@ class PlaygroundTurnView(StudioView):
     def post(self, request: Request) -> HttpResponseBase:
         """Run a turn; its events have the format of `/v1/chat/completions`."""
         turn = build_turn_request(self.parse_body(PlaygroundMessage))
-        response = EventStream(
+        return EventStream(
             stream_frames(turn),
-            last_frames=lambda error: sse.error_frame(error) + sse.DONE,
+            headers={TURN_HEADER: str(turn.turn_id)},
+            encode_shutdown=lambda error: sse.error_frame(error) + sse.DONE,
         )
-        response.headers[TURN_HEADER] = str(turn.turn_id)
-        return response
 
 
 def build_turn_request(body: PlaygroundMessage) -> TurnRequest:

@@ -137,12 +137,8 @@ async def count_response_tokens(
             body, caller, user_id, TurnOptions(), items
         )
         count = request_size.estimate_turn(turn)
-        response = json_response(
-            {"object": "response.input_tokens", "input_tokens": count}
-        )
-        for name, value in admitted.headers.items():
-            response.headers[name] = value
-        return response
+        counted = {"object": "response.input_tokens", "input_tokens": count}
+        return json_response(counted, headers=admitted.headers)
 
 
 @router.get(
