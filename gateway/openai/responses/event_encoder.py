@@ -38,16 +38,16 @@ from gateway.openai.responses.response_object import ResponseHead
 
 
 class EventEncoder:
-    """Encodes the events of one reply."""
+    """Encodes the events of one reply: those whose number is higher than `after`."""
 
-    def __init__(self, head: ResponseHead) -> None:
+    def __init__(self, head: ResponseHead, *, after: int = -1) -> None:
         self.id = head.id
         self._head = head
         self.turn_id = head.turn_id
         """The turn that the ids of items have."""
         self.ended_at: int | None = None
         """When the reply ended, in seconds since 1970; None: when the encoder ends."""
-        self._writer = EventWriter()
+        self._writer = EventWriter(after=after)
         self._items: list[ItemEncoder] = []
         self._reasoning: list[ReasoningEncoder] = []
         self._message: MessageEncoder | None = None

@@ -15,18 +15,29 @@ TEXT, REFUSAL = "output_text", "refusal"
 
 
 class EventWriter:
-    """Writes numbered events as frames."""
+    """Writes numbered events as frames; b"" for those up to the number `after`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, after: int = -1) -> None:
         self._number = -1
-
-    def next_number(self) -> int:
-        self._number += 1
-        return self._number
+        self._after = after
 
     def write(self, kind: str, **fields: Any) -> bytes:
-        event = {"type": kind, "sequence_number": self.next_number(), **fields}
+        self._number += 1
+        if self._number <= self._after:
+            return b""
+        event = {"type": kind, "sequence_number": self._number, **fields}
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps(event))
+
+    def write_delta(self, prefix: bytes, text: str) -> bytes:
+        """Return an event about a token; `prefix` is all of it before the text."""
+        self._number += 1
+        if self._number <= self._after:
+            return b""
+        return b'%b%b,"sequence_number":%d}\n\n' % (
+            prefix,
+            orjson.dumps(text),
+            self._number,
+        )
 
 
 class ItemEncoder:
@@ -150,13 +161,9 @@ class PartEncoder:
             part=self.to_part(),
         )
 
-    def add(self, text: str, number: int) -> bytes:
+    def add(self, writer: EventWriter, text: str) -> bytes:
         self._deltas.append(text)
-        return b'%b%b,"sequence_number":%d}\n\n' % (
-            self._prefix,
-            orjson.dumps(text),
-            number,
-        )
+        return writer.write_delta(self._prefix, text)
 
     def finish(self) -> Iterator[bytes]:
         name = "text" if self.kind == TEXT else "refusal"
@@ -185,9 +192,9 @@ class MessageEncoder(ItemEncoder):
     def add(self, kind: str, text: str) -> bytes:
         part = self._parts.get(kind)
         if part is not None:
-            return part.add(text, self._writer.next_number())
+            return part.add(self._writer, text)
         part = self._parts[kind] = PartEncoder(self, kind, len(self._parts))
-        return part.start() + part.add(text, self._writer.next_number())
+        return part.start() + part.add(self._writer, text)
 
     def finish(self, status: str) -> Iterator[bytes]:
         for part in self._parts.values():

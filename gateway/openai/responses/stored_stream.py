@@ -22,23 +22,20 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
 """How often the state of a task is read."""
-NUMBER = b'"sequence_number":'
-"""Within a text it has backslashes."""
 
 
 def stream(user_id: UserId, stored: StoredTurn, *, after: int | None) -> EventStream:
     """Return the events of a response whose number is higher than `after`."""
-    encoder = EventEncoder(stored_responses.head_of(stored))
+    head = stored_responses.head_of(stored)
+    encoder = EventEncoder(head, after=-1 if after is None else after)
     # When the server stops, it ends without an event: the response has not failed.
-    return EventStream(
-        _encode_frames(user_id, stored, encoder, -1 if after is None else after)
-    )
+    return EventStream(_encode_frames(user_id, stored, encoder))
 
 
 async def _encode_frames(
-    user_id: UserId, stored: StoredTurn, encoder: EventEncoder, after: int
+    user_id: UserId, stored: StoredTurn, encoder: EventEncoder
 ) -> AsyncGenerator[bytes]:
-    yield _later(encoder.first_frame(), after)
+    yield encoder.first_frame()
     while stored.is_open:
         await asyncio.sleep(POLL_SECONDS)
         yield sse.HEARTBEAT
@@ -51,7 +48,7 @@ async def _encode_frames(
         except CoulisseError as exc:
             logger.warning("the stream of %s ended: %s", encoder.id, exc)
             return
-    yield _later(_encode_end(encoder, stored), after)
+    yield _encode_end(encoder, stored)
 
 
 def _encode_end(encoder: EventEncoder, stored: StoredTurn) -> bytes:
@@ -62,16 +59,3 @@ def _encode_end(encoder: EventEncoder, stored: StoredTurn) -> bytes:
     encoder.ended_at = response["completed_at"]
     events = replay.events_of(stored.turn, stored.usage)
     return b"".join(map(encoder.encode, events))
-
-
-def _later(frames: bytes, after: int) -> bytes:
-    """Return the events with higher numbers."""
-    return b"".join(
-        event + b"\n\n"
-        for event in frames.split(b"\n\n")
-        if event and _number(event) > after
-    )
-
-
-def _number(event: bytes) -> int:
-    return int(event.partition(NUMBER)[2].partition(b",")[0].rstrip(b"}"))
