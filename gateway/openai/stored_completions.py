@@ -15,33 +15,19 @@ from access.users.request_user import CallerBody, CallerQuery
 from api_base import pagination
 from api_base.field_types import Metadata, PageLimit
 from core import ids
-from core.errors import Invalid, NotFound
+from core.errors import Invalid
 from core.ids import TurnId, UserId
 from core.messages import Message
 from core.reply import Reply
-from core.text.sanitization import escape_and_truncate
 from database import database_executor
 from gateway.openai import serializers
+from gateway.openai.errors import CompletionUnknown
 from gateway.openai.serializers import ObjectHead
 from turns import replay, stored_completions
 from turns.stored_completions import ListedTurn
 from turns.stored_turns import StoredTurn
 
 T = TypeVar("T")
-
-
-class CompletionUnknown(NotFound):
-    """This user has no such chat completion, or it was not made with `store: true`."""
-
-    code = "completion_not_found"
-
-    @classmethod
-    def of(cls, completion_id: str) -> "CompletionUnknown":
-        quoted = escape_and_truncate(completion_id)
-        return cls(
-            f"Chat completion with id '{quoted}' not found: it was deleted, or made "
-            "without `store: true`."
-        )
 
 
 class MessagesQuery(CallerQuery):
@@ -108,7 +94,7 @@ async def _run(
         found = await database_executor.run_to_end(function, user_id, turn_id, *args)
         if found is not None:
             return found
-    raise CompletionUnknown.of(completion_id)
+    raise CompletionUnknown(completion_id)
 
 
 def _parse_id(completion_id: str) -> TurnId | None:

@@ -10,18 +10,17 @@ from typing import Any
 from api_base import pagination
 from api_base.pagination import PageQuery
 from core import ids
-from core.errors import Invalid, NotFound
+from core.errors import Invalid
 from core.ids import UserId
 from core.messages import Message
-from core.text.sanitization import escape_and_truncate
 from database import database_executor
+from gateway.openai.errors import ConversationUnknown, ItemUnknown
 from gateway.openai.responses import (
     conversation_items,
     input_items,
     output_items,
     stored_responses,
 )
-from gateway.openai.responses.continuation import ConversationUnknown
 from gateway.openai.responses.input_items import Item as InputItem
 from gateway.openai.responses.output_items import Item
 from memory.transcript import conversations, message_deletion
@@ -30,18 +29,12 @@ from memory.transcript.conversations import Conversation, ConversationMessage
 CONVERSATION_PREFIX = "conv_"
 
 
-class ItemUnknown(NotFound):
-    """The conversation has no such item."""
-
-    code = "item_not_found"
-
-
 async def find(user_id: UserId, name: str) -> Conversation:
     """Return a conversation; raises `ConversationUnknown`."""
     found = await database_executor.run(conversations.find, user_id, name)
     # The default thread has no name.
     if found is None or not name:
-        raise ConversationUnknown.of(name)
+        raise ConversationUnknown(name)
     return found
 
 
@@ -133,9 +126,7 @@ async def _find_message(
             conversations.find_message, user_id, name, parsed.turn_id, position
         )
     if message is None or item_id not in [item["id"] for item in items_of(message)]:
-        raise ItemUnknown(
-            f"Item with id '{escape_and_truncate(item_id)}' not found.", param=param
-        )
+        raise ItemUnknown(item_id, param=param)
     return message
 
 

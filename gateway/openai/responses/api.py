@@ -16,6 +16,7 @@ from api_base.field_types import PageLimit
 from api_base.json_responses import json_response
 from config import live
 from gateway.openai import turn_response
+from gateway.openai.errors import PreviousResponseUnknown
 from gateway.openai.responses import (
     background,
     continuation,
@@ -25,7 +26,6 @@ from gateway.openai.responses import (
     stored_responses,
     stored_stream,
 )
-from gateway.openai.responses.continuation import PreviousResponseUnknown
 from gateway.openai.responses.event_encoder import EventEncoder
 from gateway.openai.responses.response_object import ResponseHead
 from gateway.openai.responses.schemas import ResponseRequest
@@ -114,7 +114,7 @@ async def create_response(
         raise MessagesInvalid(exc.message, param="input") from exc
     except ReplyUnknown as exc:
         # It was deleted a moment ago.
-        raise PreviousResponseUnknown.of(body.previous_response_id or "") from exc
+        raise PreviousResponseUnknown(body.previous_response_id or "") from exc
 
 
 @router.post(

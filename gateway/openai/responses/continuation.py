@@ -1,35 +1,22 @@
 """The conversation that a request continues: after a response, or of a thread."""
 
 from dataclasses import replace
-from typing import Self
 
 from django.http import HttpRequest
 
-from core.errors import Conflict, Invalid, NotFound
+from core.errors import Conflict, Invalid
 from core.ids import UserId
-from core.text.sanitization import escape_and_truncate
 from database import database_executor
+from gateway.openai.errors import (
+    ConversationUnknown,
+    PreviousResponseUnknown,
+    ResponseUnknown,
+)
 from gateway.openai.responses import request_conversion, stored_responses
 from gateway.openai.responses.schemas import ResponseRequest
-from gateway.openai.responses.stored_responses import ResponseUnknown
 from memory.transcript import conversations
 from turns.preparation import options as turn_options
 from turns.preparation.options import TurnOptions
-
-
-class PreviousResponseUnknown(NotFound):
-    """This user has no such response, or it was not stored."""
-
-    code = "previous_response_not_found"
-
-    @classmethod
-    def of(cls, response_id: str) -> Self:
-        quoted = escape_and_truncate(response_id)
-        return cls(
-            f"Previous response with id '{quoted}' not found: it was deleted, or made "
-            "with `store: false`.",
-            param="previous_response_id",
-        )
 
 
 class PreviousResponsePending(Conflict):
@@ -49,20 +36,6 @@ its input again, after the response before it."""
 
     def __init__(self) -> None:
         super().__init__(param="previous_response_id")
-
-
-class ConversationUnknown(NotFound):
-    """This user has no such conversation."""
-
-    code = "conversation_not_found"
-
-    @classmethod
-    def of(cls, conversation_id: str) -> Self:
-        quoted = escape_and_truncate(conversation_id)
-        return cls(
-            f"Conversation with id '{quoted}' not found: create it first.",
-            param="conversation",
-        )
 
 
 async def read_options(
@@ -89,7 +62,7 @@ async def read_options(
             param="conversation",
         )
     if await database_executor.run(conversations.find, user_id, name) is None:
-        raise ConversationUnknown.of(name)
+        raise ConversationUnknown(name)
     return replace(options, thread=name, history="server")
 
 
@@ -109,7 +82,7 @@ async def _after_response(
     try:
         previous = await stored_responses.read(user_id, response_id)
     except ResponseUnknown as exc:
-        raise PreviousResponseUnknown.of(response_id) from exc
+        raise PreviousResponseUnknown(response_id) from exc
     if previous.is_open:
         raise PreviousResponsePending
     if previous.turn is None:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from core.errors import Invalid, NotFound
+from core.errors import Invalid
 from core.messages import Content, Message, ToolCall
-from core.text.sanitization import escape_and_truncate
+from gateway.openai.errors import ItemUnknown
 from gateway.openai.responses import reasoning_blocks
 from gateway.openai.responses.schemas import (
     FunctionCallItem,
@@ -21,12 +21,6 @@ Item = (
 )
 TEXT_TYPES = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
 """The parts that are text, with the name of their text."""
-
-
-class ItemUnknown(NotFound):
-    """This user has no such item."""
-
-    code = "item_not_found"
 
 
 def reference_ids(items: str | Sequence[Item]) -> list[str]:
@@ -68,10 +62,7 @@ def _to_message(item: Item, param: str, stored: Mapping[str, Message]) -> Messag
             return Message("assistant", reasoning=blocks)
         case ItemReference():
             if (message := stored.get(item.id)) is None:
-                raise ItemUnknown(
-                    f"Item with id '{escape_and_truncate(item.id)}' not found.",
-                    param=f"{param}.id",
-                )
+                raise ItemUnknown(item.id, param=f"{param}.id")
             return message
 
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from core import ids
-from core.errors import Invalid, NotFound
+from core.errors import Invalid
 from core.events import FinishReason
 from core.ids import TurnId, UserId
 from core.messages import Message
-from core.text.sanitization import escape_and_truncate
 from database import database_executor
+from gateway.openai.errors import ResponseUnknown
 from gateway.openai.responses import (
     conversation_items,
     output_items,
@@ -39,20 +39,6 @@ TASK_STATUS: dict[str, Status] = {
 """The status of a background response without a reply."""
 
 
-class ResponseUnknown(NotFound):
-    """This user has no such response, or it was not stored."""
-
-    code = "response_not_found"
-
-    @classmethod
-    def of(cls, response_id: str) -> "ResponseUnknown":
-        quoted = escape_and_truncate(response_id)
-        return cls(
-            f"Response with id '{quoted}' not found: it was deleted, or made with "
-            "`store: false`."
-        )
-
-
 class ResponseNotCancellable(Invalid):
     """Only background responses can be cancelled."""
 
@@ -72,7 +58,7 @@ async def read(user_id: UserId, response_id: str) -> StoredTurn:
     if found is not None:
         stored = await database_executor.run(stored_turns.read_turn, user_id, found)
     if stored is None:
-        raise ResponseUnknown.of(response_id)
+        raise ResponseUnknown(response_id)
     return stored
 
 
@@ -88,7 +74,7 @@ async def cancel(user_id: UserId, response_id: str) -> StoredTurn:
         stored_turns.cancel_turn, user_id, stored.id
     )
     if cancelled is None:
-        raise ResponseUnknown.of(response_id)
+        raise ResponseUnknown(response_id)
     return cancelled
 
 
@@ -101,7 +87,7 @@ async def delete(user_id: UserId, response_id: str) -> dict[str, Any]:
     if found is None or not await database_executor.run_to_end(
         stored_turns.delete_turn, user_id, found
     ):
-        raise ResponseUnknown.of(response_id)
+        raise ResponseUnknown(response_id)
     return {"id": response_id, "object": "response.deleted", "deleted": True}
 
 

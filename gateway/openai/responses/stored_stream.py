@@ -12,9 +12,9 @@ from core.errors import CoulisseError
 from core.ids import UserId
 from gateway.asgi.event_stream import EventStream
 from gateway.openai import sse
+from gateway.openai.errors import ResponseUnknown
 from gateway.openai.responses import stored_responses
 from gateway.openai.responses.event_encoder import EventEncoder
-from gateway.openai.responses.stored_responses import ResponseUnknown
 from turns import replay
 from turns.stored_turns import StoredTurn
 
