@@ -16,10 +16,8 @@ from memory.transcript.turn_lookup import VisibleTurn
 
 def events_of(turn: VisibleTurn, usage: Usage | None) -> Iterator[Event]:
     """Yield the events of a reply: all of its text, its calls, its end."""
-    text = "".join(message.text for message in turn.reply if message.role != "tool")
-    if text:
-        yield TextDelta(text)
-    calls = [call for message in turn.reply for call in message.tool_calls]
-    for index, call in enumerate(calls):
+    if turn.text:
+        yield TextDelta(turn.text)
+    for index, call in enumerate(turn.tool_calls):
         yield ToolCallDelta(index, call.id, call.name, call.arguments)
     yield TurnFinished(cast(FinishReason, turn.finish_reason), usage)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from core.ids import TurnId, UserId
-from core.messages import Message, Role
+from core.messages import Message, Role, ToolCall
 from memory.models import StoredMessage
 from memory.transcript.message_rows import request_fields, visible_message
 
@@ -65,6 +65,16 @@ class VisibleTurn:
     """The messages of the reply."""
     request_fields: Mapping[str, Any]
     """The fields of the request that are stored with it."""
+
+    @property
+    def text(self) -> str:
+        """The text of the reply, which may have several messages."""
+        return "".join(each.text for each in self.reply if each.role == "assistant")
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the client's tools in the reply."""
+        return tuple(call for message in self.reply for call in message.tool_calls)
 
 
 def read_visible_turn(user_id: UserId, turn_id: TurnId) -> VisibleTurn | None:

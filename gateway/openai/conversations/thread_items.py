@@ -83,11 +83,12 @@ async def add(user_id: UserId, name: str, items: Sequence[InputItem]) -> list[It
 
 def items_of(found: ConversationMessage) -> list[Item]:
     """Return the items of a message."""
+    message = found.message
     if found.is_reply:
-        return output_items.items_of_messages(
-            found.turn_id, [found.message], "completed"
+        return output_items.items_of_stored(
+            found.turn_id, message.text, message.tool_calls, "completed"
         )
-    given = [(found.position, found.message)]
+    given = [(found.position, message)]
     return list(conversation_items.items_of_input(found.turn_id, given))
 
 

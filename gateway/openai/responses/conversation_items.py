@@ -89,11 +89,9 @@ def find_message(item: output_items.ItemId, turn: VisibleTurn) -> Message | None
             message = dict(turn.input).get(item.number)
             return None if message is None else _part_of(message, item.call)
         case "msg":
-            text = "".join(m.text for m in turn.reply if m.role == "assistant")
-            return Message("assistant", text) if text else None
+            return Message("assistant", turn.text) if turn.text else None
         case "fc":
-            calls = [call for message in turn.reply for call in message.tool_calls]
-            chosen = tuple(calls[item.number - 1 : item.number])
+            chosen = turn.tool_calls[item.number - 1 : item.number]
             return Message("assistant", tool_calls=chosen) if chosen else None
         case _:
             # Reasoning is not stored.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from core.ids import TurnId
-from core.messages import Message, Reasoning, ToolCall
+from core.messages import Reasoning, ToolCall
 from core.reply import Reply
 from gateway.openai.responses import reasoning_blocks
 
@@ -104,19 +104,17 @@ def items_of_reply(
     return [
         *_reasoning_items(turn_id, reply.reasoning, blocks),
         *_text_items(turn_id, reply.text, reply.refusal, status),
-        *call_items(turn_id, reply.tool_calls, status),
+        *_call_items(turn_id, reply.tool_calls, status),
     ]
 
 
-def items_of_messages(
-    turn_id: TurnId, messages: Sequence[Message], status: str
+def items_of_stored(
+    turn_id: TurnId, text: str, calls: Sequence[ToolCall], status: str
 ) -> list[Item]:
     """Return the items of a stored reply, of which the reasoning is not stored."""
-    text = "".join(message.text for message in messages if message.role == "assistant")
-    calls = [call for message in messages for call in message.tool_calls]
     return [
         *_text_items(turn_id, text, "", status),
-        *call_items(turn_id, calls, status),
+        *_call_items(turn_id, calls, status),
     ]
 
 
@@ -138,7 +136,7 @@ def _text_items(
         yield message_item(format_item_id("msg", turn_id), content, status)
 
 
-def call_items(
+def _call_items(
     turn_id: TurnId, calls: Sequence[ToolCall], status: str
 ) -> Iterator[Item]:
     for number, call in enumerate(calls, start=1):

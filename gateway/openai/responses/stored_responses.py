@@ -122,7 +122,9 @@ def _serialize_reply(
     head: ResponseHead, stored: StoredTurn, turn: VisibleTurn
 ) -> dict[str, Any]:
     def items(status: str) -> list[dict[str, Any]]:
-        return output_items.items_of_messages(turn.turn_id, turn.reply, status)
+        return output_items.items_of_stored(
+            turn.turn_id, turn.text, turn.tool_calls, status
+        )
 
     match turn.finish_reason:
         case "cancelled":
