@@ -40,28 +40,29 @@ class TextBlock(Block):
 class Source(OpenMessage):
     """The common fields of images and documents."""
 
+    type: str
+    media_type: str = ""
     data: str = ""
     url: str = ""
     file_id: FileId | None = None
     """The id of an uploaded file, if the type is `file`."""
 
+    @property
+    def address(self) -> str:
+        """The `data:` or http(s) URL of what is neither uploaded nor text."""
+        if self.type == "url":
+            return self.url
+        return f"data:{self.media_type};base64,{self.data}"
+
     @model_validator(mode="after")
     def _require_file(self) -> Self:
-        if getattr(self, "type", None) == "file" and self.file_id is None:
+        if self.type == "file" and self.file_id is None:
             raise PydanticCustomError("file", "needs 'file_id'")
         return self
 
 
 class ImageSource(Source):
     type: Literal["base64", "file", "url"]
-    media_type: str = ""
-
-    @property
-    def address(self) -> str:
-        """The `data:` or http(s) URL of the image."""
-        if self.type == "url":
-            return self.url
-        return f"data:{self.media_type};base64,{self.data}"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -90,13 +91,6 @@ class DocumentSource(Source):
         | Items[Annotated[TextBlock | ImageBlock, Field(discriminator="type")]]
         | None
     ) = None
-
-    @property
-    def address(self) -> str:
-        """The `data:` or http(s) URL of a file."""
-        if self.type == "url":
-            return self.url
-        return f"data:{self.media_type};base64,{self.data}"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
