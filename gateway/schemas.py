@@ -248,8 +248,8 @@ Penalty = Annotated[float, Field(ge=-2, le=2)]
 TokenCount = Annotated[int, Field(ge=1)]
 
 
-class ChatRequest(StrictModel):
-    """Body of `POST /v1/chat/completions`.
+class TurnBody(StrictModel):
+    """The fields of each of OpenAI's requests that is a turn.
 
     The agent decides what happens to fields that are not listed.
     """
@@ -257,40 +257,55 @@ class ChatRequest(StrictModel):
     model_config = ConfigDict(extra="allow")
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=255)]
-    messages: Annotated[Items[ChatMessage], Field(min_length=1)]
-
     metadata: Metadata | None = None
     safety_identifier: str | None = None
     user: str | None = None
     stream: bool | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+
+
+class CompletionBody(TurnBody):
+    """The fields of both chat completions and completions."""
+
     stream_options: StreamOptions | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    max_tokens: TokenCount | None = None
+    n: int | None = None
+    presence_penalty: Penalty | None = None
+    seed: int | None = None
+    stop: str | Annotated[Items[str], Field(max_length=4)] | None = None
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether a stream ends with the usage."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+
+class ChatRequest(CompletionBody):
+    """Body of `POST /v1/chat/completions`."""
+
+    messages: Annotated[Items[ChatMessage], Field(min_length=1)]
     response_format: ResponseFormat | None = None
 
     tools: Annotated[Items[ChatTool], Field(max_length=128)] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
 
-    frequency_penalty: Penalty | None = None
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
     logprobs: bool | None = None
     max_completion_tokens: TokenCount | None = None
-    max_tokens: TokenCount | None = None
     moderation: dict[str, Any] | None = None
     prediction: dict[str, Any] | None = None
-    presence_penalty: Penalty | None = None
     prompt_cache_key: str | None = None
     prompt_cache_options: dict[str, Any] | None = None
     prompt_cache_retention: str | None = None
     reasoning_effort: (
         Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None
     ) = None
-    seed: int | None = None
     service_tier: str | None = None
-    stop: str | Annotated[Items[str], Field(max_length=4)] | None = None
     store: bool | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
     # Known, and refused with 400 if they request more than a turn supports.
@@ -298,5 +313,4 @@ class ChatRequest(StrictModel):
     function_call: Any = None
     functions: Any = None
     modalities: Items[str] | None = None
-    n: int | None = None
     web_search_options: Any = None

@@ -31,12 +31,7 @@ counted = partial(usage_limits.limit_requests, needs_budget=False)
 @router.post(
     "",
     summary="Create a chat completion",
-    openapi_extra={
-        "parameters": [
-            *request_user.USER_OPENAPI["parameters"],
-            *options.OPTION_HEADERS_OPENAPI,
-        ]
-    },
+    openapi_extra=options.TURN_OPENAPI,
 )
 async def create_completion(
     request: HttpRequest, body: Body[ChatRequest]
@@ -47,10 +42,7 @@ async def create_completion(
         body, caller_of(request), user_id, metadata
     )
     if turn.stream:
-        stream_options = body.stream_options
-        return await chat.stream_turn(
-            turn, include_usage=bool(stream_options and stream_options.include_usage)
-        )
+        return await chat.stream_turn(turn, include_usage=body.wants_usage)
     return await chat.complete_turn(turn)
 
 

@@ -7,11 +7,10 @@ import orjson
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Body, Router
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import Field
 
 from access.users import request_user
 from access.users.caller import caller_of
-from api_base.field_types import Metadata
 from core.errors import CoulisseError, Invalid
 from core.events import (
     Event,
@@ -29,7 +28,7 @@ from core.reply import Reply
 from core.runtime import request_ids
 from gateway.openai import request_conversion, serializers, sse, turn_response
 from gateway.openai.serializers import ObjectHead
-from gateway.schemas import Items, Penalty, StreamOptions, StrictModel, TokenCount
+from gateway.schemas import CompletionBody, Items
 from turns.preparation import options
 from turns.turn import TurnRequest
 
@@ -59,47 +58,22 @@ REASONS = {
 }
 
 
-class CompletionRequest(StrictModel):
+class CompletionRequest(CompletionBody):
     """Body of `POST /v1/completions`."""
 
-    # The agent decides what happens to other fields.
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    model: Annotated[str, StringConstraints(min_length=1, max_length=255)]
     prompt: str | Items[Any]
-
-    metadata: Metadata | None = None
-    safety_identifier: str | None = None
-    user: str | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-
-    frequency_penalty: Penalty | None = None
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
-    max_tokens: TokenCount | None = None
-    presence_penalty: Penalty | None = None
-    seed: int | None = None
-    stop: str | Annotated[Items[str], Field(max_length=4)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
 
     # Refused, unless they ask for what a turn does.
     best_of: int | None = None
     echo: bool | None = None
-    n: int | None = None
     suffix: str | None = None
 
 
 @router.post(
     "",
     summary="Create a completion",
-    openapi_extra={
-        "parameters": [
-            *request_user.USER_OPENAPI["parameters"],
-            *options.OPTION_HEADERS_OPENAPI,
-        ]
-    },
+    openapi_extra=options.TURN_OPENAPI,
 )
 async def create_text_completion(
     request: HttpRequest, body: Body[CompletionRequest]
@@ -121,12 +95,7 @@ async def create_text_completion(
     )
     head = serializers.new_head(turn.turn_id, turn.agent)
     if turn.stream:
-        encoder = TextEncoder(
-            head,
-            include_usage=bool(
-                body.stream_options and body.stream_options.include_usage
-            ),
-        )
+        encoder = TextEncoder(head, include_usage=body.wants_usage)
         return await turn_response.stream(turn, encoder)
     return await turn_response.complete(turn, lambda reply: _serialize(head, reply))
 
@@ -145,11 +114,7 @@ def _refuse_unsupported(body: CompletionRequest) -> None:
     for name, neutral in NEUTRAL_VALUES.items():
         if getattr(body, name) not in (None, neutral):
             raise request_conversion.unsupported(name, REASONS[name])
-    if body.stream_options is not None and not body.stream:
-        raise Invalid(
-            "stream_options is only allowed when stream is true",
-            param="stream_options",
-        )
+    request_conversion.check_stream_options(body)
 
 
 def _read_prompt(prompt: str | list[Any]) -> str:

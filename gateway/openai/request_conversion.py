@@ -19,6 +19,7 @@ from gateway.schemas import (
     AssistantMessage,
     ChatMessage,
     ChatRequest,
+    CompletionBody,
     JsonObjectFormat,
     JsonSchemaFormat,
     ResponseFormat,
@@ -92,6 +93,10 @@ def _refuse_unsupported(body: ChatRequest) -> None:
         raise Invalid(
             "top_logprobs is only allowed when logprobs is true", param="top_logprobs"
         )
+    check_stream_options(body)
+
+
+def check_stream_options(body: CompletionBody) -> None:
     if body.stream_options is not None and not body.stream:
         raise Invalid(
             "stream_options is only allowed when stream is true",

@@ -80,12 +80,7 @@ class ItemsQuery(IncludeQuery):
 @router.post(
     "",
     summary="Create a response",
-    openapi_extra={
-        "parameters": [
-            *request_user.USER_OPENAPI["parameters"],
-            *turn_options.OPTION_HEADERS_OPENAPI,
-        ]
-    },
+    openapi_extra=turn_options.TURN_OPENAPI,
 )
 async def create_response(
     request: HttpRequest, body: Body[ResponseRequest]

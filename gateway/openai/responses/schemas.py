@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     StringConstraints,
@@ -19,7 +18,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from api_base.field_types import Metadata, refuse_nul
+from api_base.field_types import refuse_nul
 from core.text.sanitization import escape_and_truncate
 from gateway.request_validation import image_urls
 from gateway.schemas import (
@@ -32,6 +31,7 @@ from gateway.schemas import (
     TextFormat,
     TokenCount,
     ToolName,
+    TurnBody,
 )
 
 MAX_TOOLS = 128
@@ -214,25 +214,15 @@ class StreamOptions(StrictModel):
     include_obfuscation: bool | None = None
 
 
-class ResponseRequest(StrictModel):
-    """Body of `POST /v1/responses`.
+class ResponseRequest(TurnBody):
+    """Body of `POST /v1/responses`."""
 
-    The agent decides what happens to fields that are not listed.
-    """
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    model: Annotated[str, StringConstraints(min_length=1, max_length=255)]
     input: str | Annotated[Items[InputItem], Field(min_length=1)]
 
     instructions: str | None = None
     previous_response_id: str | None = None
     conversation: Conversation | None = None
 
-    metadata: Metadata | None = None
-    safety_identifier: str | None = None
-    user: str | None = None
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
     background: bool | None = None
     store: bool | None = None
@@ -255,8 +245,6 @@ class ResponseRequest(StrictModel):
     prompt_cache_retention: str | None = None
     reasoning: ReasoningSettings | None = None
     service_tier: str | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
 
     # Known, and refused with 400 if they request more than a turn supports.
     context_management: Any = None
