@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from access.users.request_user import CallerQuery
+from access.users.list_queries import OrderedListQuery
 from files.types import StoredFile
 
 MAX_PAGE_SIZE = 10_000
@@ -50,17 +50,13 @@ class UploadForm(BaseModel):
         return nested
 
 
-class FilesQuery(CallerQuery):
+class FilesQuery(OrderedListQuery):
     """Query of `GET /v1/files`."""
 
     purpose: str | None = Field(
         default=None, max_length=64, description="Only files with this purpose."
     )
     limit: int = Field(default=MAX_PAGE_SIZE, ge=1, le=MAX_PAGE_SIZE)
-    order: Literal["asc", "desc"] = "desc"
-    after: str | None = Field(
-        default=None, description="The `last_id` of the previous page."
-    )
 
 
 class FileObject(BaseModel):

@@ -6,9 +6,10 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 from pydantic import AfterValidator, Field
 
+from access.users.list_queries import ListQuery
 from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
 from api_base import pagination
-from api_base.field_types import Instant, PageLimit, refuse_nul
+from api_base.field_types import Instant, refuse_nul
 from api_base.json_responses import json_response
 from config import live
 from core import ids
@@ -36,7 +37,7 @@ class TurnsHidden(NotFound):
     detail = "set telemetry.sqlite.show_to_users in coulisse.yaml to show them"
 
 
-class TurnsQuery(CallerQuery):
+class TurnsQuery(ListQuery):
     """Query of `GET /v1/turns`."""
 
     agent: Annotated[str, AfterValidator(refuse_nul)] | None = Field(
@@ -53,10 +54,6 @@ class TurnsQuery(CallerQuery):
     )
     since: Instant | None = Field(
         default=None, description="Only turns that began at or after this time."
-    )
-    limit: PageLimit = 20
-    after: str | None = Field(
-        default=None, description="The `last_id` of the previous page."
     )
 
     def fields(self) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from access.users.request_user import CallerBody, CallerQuery
-from api_base.field_types import Metadata, PageLimit, refuse_nul
+from access.users.list_queries import ListQuery
+from access.users.request_user import CallerBody
+from api_base.field_types import Metadata, refuse_nul
 from tasks.config import MAX_RETRIES
 from tasks.schemas import TaskState
 from turns.agent_tasks.task_requests import MAX_DELAY_SECONDS, MAX_PRIORITY
@@ -42,7 +43,7 @@ class NewTask(CallerBody):
     )
 
 
-class TasksQuery(CallerQuery):
+class TasksQuery(ListQuery):
     """Query of `GET /v1/tasks`."""
 
     agent: Annotated[str, AfterValidator(refuse_nul)] | None = Field(
@@ -50,8 +51,4 @@ class TasksQuery(CallerQuery):
     )
     state: TaskState | None = Field(
         default=None, description="Only tasks in this state."
-    )
-    limit: PageLimit = 20
-    after: str | None = Field(
-        default=None, description="The `last_id` of the previous page."
     )

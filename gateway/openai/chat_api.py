@@ -14,8 +14,8 @@ from gateway.auth import usage_limits
 from gateway.openai import chat, request_conversion, stored_completions
 from gateway.openai.stored_completions import (
     CompletionChange,
+    CompletionMessagesQuery,
     CompletionsQuery,
-    MessagesQuery,
 )
 from gateway.schemas import ChatRequest
 from turns.preparation import options
@@ -108,7 +108,7 @@ async def delete_completion(
 )
 @counted
 async def list_completion_messages(
-    request: HttpRequest, completion_id: str, query: Query[MessagesQuery]
+    request: HttpRequest, completion_id: str, query: Query[CompletionMessagesQuery]
 ) -> HttpResponse:
     user_id = identify_user(request, query)
     listed = await stored_completions.read(user_id, completion_id)

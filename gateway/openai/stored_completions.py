@@ -11,9 +11,11 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, ValidationInfo, model_validator
 
 from access.users import request_user
-from access.users.request_user import CallerBody, CallerQuery
+from access.users.list_queries import OrderedListQuery
+from access.users.request_user import CallerBody
 from api_base import pagination
-from api_base.field_types import Metadata, PageLimit
+from api_base.field_types import Metadata
+from api_base.pagination import PageQuery
 from core import ids
 from core.errors import Invalid
 from core.ids import TurnId, UserId
@@ -30,17 +32,13 @@ from turns.stored_turns import StoredTurn
 T = TypeVar("T")
 
 
-class MessagesQuery(CallerQuery):
-    """Query of lists; the oldest comes first by default."""
+class CompletionMessagesQuery(OrderedListQuery):
+    """The query of lists, whose oldest comes first by default."""
 
-    limit: PageLimit = 20
     order: Literal["asc", "desc"] = "asc"
-    after: str | None = Field(
-        default=None, description="The `last_id` of the previous page."
-    )
 
 
-class CompletionsQuery(MessagesQuery):
+class CompletionsQuery(CompletionMessagesQuery):
     """Query of the list of completions."""
 
     model: str | None = Field(default=None, description="The agent.")
@@ -143,7 +141,7 @@ def serialize(listed: ListedTurn) -> dict[str, Any]:
     return {**serialized, "metadata": listed.metadata}
 
 
-def serialize_messages(listed: ListedTurn, query: MessagesQuery) -> dict[str, Any]:
+def serialize_messages(listed: ListedTurn, query: PageQuery) -> dict[str, Any]:
     """Return a page of the messages that a completion replied to."""
     completion_id = ids.format_completion_id(listed.turn.id)
     shown = [

@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from access.users.list_queries import ListQuery
 from access.users.request_user import CallerBody, CallerQuery
 from api_base.field_types import (
     Instant,
@@ -72,7 +73,7 @@ class DeletionQuery(CallerQuery):
     )
 
 
-class MemoriesQuery(CallerQuery):
+class MemoriesQuery(ListQuery):
     """Query of `GET /v1/memories`."""
 
     status: Literal[Status, "all"] = "active"
@@ -81,10 +82,6 @@ class MemoriesQuery(CallerQuery):
     pinned: bool | None = None
     as_of: Instant | None = Field(
         default=None, description="Return the memories as of this time."
-    )
-    limit: PageLimit = 20
-    after: str | None = Field(
-        default=None, description="The `last_id` of the previous page."
     )
 
 

@@ -9,6 +9,7 @@ from ninja import Body, Query, Router
 from access.audit import audit_log
 from access.audit.request_audit import build_event
 from access.users.caller import caller_of
+from access.users.list_queries import ListQuery, OrderedListQuery
 from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
 from api_base import pagination
 from api_base.json_responses import json_response
@@ -30,7 +31,6 @@ from turns.preparation.options import DEFAULT_THREAD
 from turns.threads.schemas import (
     DeletionQuery,
     DeletionRequested,
-    MessagesQuery,
     NewMessages,
     ThreadChange,
     ThreadCounts,
@@ -39,7 +39,6 @@ from turns.threads.schemas import (
     ThreadMessage,
     ThreadMessageList,
     ThreadObject,
-    ThreadsQuery,
 )
 
 MAX_DIGITS = 19
@@ -54,9 +53,7 @@ router = Router(tags=["Threads"])
     response=ThreadList,
     openapi_extra=USER_HEADER_OPENAPI,
 )
-async def list_threads(
-    request: HttpRequest, query: Query[ThreadsQuery]
-) -> HttpResponse:
+async def list_threads(request: HttpRequest, query: Query[ListQuery]) -> HttpResponse:
     user_id = identify_user(request, query)
     threads = await database_executor.run(
         conversations.list_page,
@@ -81,7 +78,7 @@ async def list_threads(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def list_messages(
-    request: HttpRequest, thread_id: str, query: Query[MessagesQuery]
+    request: HttpRequest, thread_id: str, query: Query[OrderedListQuery]
 ) -> HttpResponse:
     user_id = identify_user(request, query)
     name = (await _find(user_id, thread_id)).name

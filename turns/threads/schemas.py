@@ -10,7 +10,6 @@ from access.users.request_user import CallerBody, CallerQuery
 from api_base.field_types import (
     Instant,
     NullIfEmpty,
-    PageLimit,
     UnixSeconds,
     refuse_nul,
 )
@@ -30,23 +29,6 @@ def _refuse_future(at: datetime) -> datetime:
 
 
 Text = Annotated[str, StringConstraints(min_length=1), AfterValidator(refuse_nul)]
-
-
-class ThreadsQuery(CallerQuery):
-    """Query of `GET /v1/threads`."""
-
-    limit: PageLimit = 20
-    after: str | None = Field(
-        default=None, description="The `last_id` of the previous page."
-    )
-
-
-class MessagesQuery(ThreadsQuery):
-    """Query of `GET /v1/threads/{id}/messages`."""
-
-    order: Literal["asc", "desc"] = Field(
-        default="desc", description="`desc`: the newest first."
-    )
 
 
 class ThreadChange(CallerBody):

@@ -13,7 +13,7 @@ from gateway.openai.conversations.schemas import (
     NewConversation,
     NewItems,
 )
-from gateway.openai.responses.api import IncludeQuery, ItemsQuery
+from gateway.openai.responses.schemas import IncludeQuery, ItemsQuery
 from memory.transcript import conversations, message_deletion
 
 router = Router(tags=["Conversations"])

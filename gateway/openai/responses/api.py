@@ -1,18 +1,15 @@
 """`/v1/responses`."""
 
 from functools import partial
-from typing import Literal
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from ninja import Body, Query, Router
-from pydantic import Field
 
 from access.users import request_user
 from access.users.caller import caller_of
 from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
 from api_base import pagination
-from api_base.field_types import PageLimit
 from api_base.json_responses import json_response
 from config import live
 from gateway.openai import turn_response
@@ -28,7 +25,11 @@ from gateway.openai.responses import (
 )
 from gateway.openai.responses.event_encoder import EventEncoder
 from gateway.openai.responses.response_object import ResponseHead
-from gateway.openai.responses.schemas import ResponseRequest
+from gateway.openai.responses.schemas import (
+    ItemsQuery,
+    ResponseQuery,
+    ResponseRequest,
+)
 from memory.errors import ReplyUnknown
 from turns.budget import request_limits
 from turns.budget.request_usage import UsageRequest
@@ -37,44 +38,7 @@ from turns.preparation import options as turn_options
 from turns.preparation import request_size, routing
 from turns.preparation.options import TurnOptions
 
-MAX_INCLUDED = 20
-
 router = Router(tags=["Responses"])
-
-
-class IncludeQuery(CallerQuery):
-    """The query of items, which OpenAI's clients may send."""
-
-    include: list[str] = Field(
-        default=[],
-        alias="include[]",
-        max_length=MAX_INCLUDED,
-        description="Ignored: items have no optional parts here.",
-    )
-
-
-class ResponseQuery(IncludeQuery):
-    """The query of a stored response."""
-
-    stream: bool = Field(default=False, description="Stream its events.")
-    include_obfuscation: bool = Field(
-        default=False, description="Ignored: events are not padded."
-    )
-    starting_after: int | None = Field(
-        default=None, ge=0, description="Only events with a higher number."
-    )
-
-
-class ItemsQuery(IncludeQuery):
-    """Query of lists of items."""
-
-    limit: PageLimit = 20
-    order: Literal["asc", "desc"] = Field(
-        default="desc", description="`asc` begins with the oldest."
-    )
-    after: str | None = Field(
-        default=None, description="The `last_id` of the previous page."
-    )
 
 
 @router.post(

@@ -1,4 +1,4 @@
-"""OpenAI's request for a response as pydantic models.
+"""OpenAI's requests for responses as pydantic models.
 
 Source: OpenAI's API reference, "Create a model response". As for chat, the agent
 decides what happens to unknown parameters; items may have fields of their own, because
@@ -18,6 +18,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
+from access.users.list_queries import OrderedListQuery
+from access.users.request_user import CallerQuery
 from api_base.field_types import refuse_nul
 from core.text.sanitization import escape_and_truncate
 from gateway.request_validation import image_urls
@@ -36,6 +38,7 @@ from gateway.schemas import (
 
 MAX_TOOLS = 128
 MAX_CALL_ID_LENGTH = 512
+MAX_INCLUDED = 20
 
 
 class InputText(TypedDict):
@@ -208,6 +211,33 @@ Conversation = Annotated[
         _conversation_id, json_schema_input_type=str | ConversationReference
     ),
 ]
+
+
+class IncludeQuery(CallerQuery):
+    """The query of items, which OpenAI's clients may send."""
+
+    include: list[str] = Field(
+        default=[],
+        alias="include[]",
+        max_length=MAX_INCLUDED,
+        description="Ignored: items have no optional parts here.",
+    )
+
+
+class ItemsQuery(IncludeQuery, OrderedListQuery):
+    """The query of lists of items."""
+
+
+class ResponseQuery(IncludeQuery):
+    """The query of a stored response."""
+
+    stream: bool = Field(default=False, description="Stream its events.")
+    include_obfuscation: bool = Field(
+        default=False, description="Ignored: events are not padded."
+    )
+    starting_after: int | None = Field(
+        default=None, ge=0, description="Only events with a higher number."
+    )
 
 
 class StreamOptions(StrictModel):
