@@ -10,6 +10,7 @@ from core.ids import UserId
 from database import database_executor
 
 Id = TypeVar("Id", bound=uuid.UUID)
+Position = TypeVar("Position")
 Cursor = tuple[datetime, uuid.UUID]
 """The creation time and id of the last object of a page."""
 
@@ -52,9 +53,7 @@ def select_page(
     if query.after is not None:
         ids = [item["id"] for item in ordered]
         if query.after not in ids:
-            raise Invalid(
-                "'after' must be the last_id of the previous page", param="after"
-            )
+            raise wrong_cursor()
         start = ids.index(query.after) + 1
     page = ordered[start : start + query.limit]
     has_more = len(ordered) > start + query.limit
@@ -66,8 +65,8 @@ async def resolve_cursor(
     after: str | None,
     *,
     parse_id: Callable[[str], Id | None],
-    find: Callable[[Id, UserId], Cursor | None],
-) -> Cursor | None:
+    find: Callable[[Id, UserId], Position | None],
+) -> Position | None:
     """Return the cursor of the object with the id `after`; None without an id.
 
     `find` looks it up among the user's objects. Raises `Invalid` for an id that is
@@ -80,5 +79,10 @@ async def resolve_cursor(
         None if last_id is None else await database_executor.run(find, last_id, user_id)
     )
     if cursor is None:
-        raise Invalid("'after' must be the last_id of the previous page", param="after")
+        raise wrong_cursor()
     return cursor
+
+
+def wrong_cursor() -> Invalid:
+    """Return the error for an `after` that is not the id of an object in the list."""
+    return Invalid("'after' must be the last_id of the previous page", param="after")

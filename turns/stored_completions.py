@@ -55,7 +55,7 @@ def delete(user_id: UserId, turn_id: TurnId) -> TurnId | None:
     return turn_id if stored_turns.delete_turn(user_id, turn_id) else None
 
 
-def find_cursor(user_id: UserId, turn_id: TurnId) -> int | None:
+def find_cursor(turn_id: TurnId, user_id: UserId) -> int | None:
     """Return where a list continues after a turn; None if it is not listed."""
     found = StoredCompletion.objects.of_turn(user_id, turn_id)
     return None if found is None else found.pk

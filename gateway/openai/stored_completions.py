@@ -17,7 +17,6 @@ from api_base import pagination
 from api_base.field_types import Metadata
 from api_base.pagination import PageQuery
 from core import ids
-from core.errors import Invalid
 from core.ids import TurnId, UserId
 from core.messages import Message
 from core.reply import Reply
@@ -104,30 +103,22 @@ def _parse_id(completion_id: str) -> TurnId | None:
 
 async def list_completions(user_id: UserId, query: CompletionsQuery) -> dict[str, Any]:
     """Return a page of a user's completions."""
+    after = await pagination.resolve_cursor(
+        user_id, query.after, parse_id=_parse_id, find=stored_completions.find_cursor
+    )
     turns = await database_executor.run(
         partial(
             stored_completions.read_page,
             user_id,
             agent=query.model,
             metadata=query.metadata,
-            after=await _cursor(user_id, query.after),
+            after=after,
             is_descending=query.order == "desc",
             limit=query.limit + 1,
         )
     )
     page = [serialize(each) for each in turns[: query.limit]]
     return pagination.serialize_page(page, has_more=len(turns) > query.limit)
-
-
-async def _cursor(user_id: UserId, after: str | None) -> int | None:
-    if after is None:
-        return None
-    try:
-        return await _run(stored_completions.find_cursor, user_id, after)
-    except CompletionUnknown:
-        raise Invalid(
-            "'after' must be the last_id of the previous page", param="after"
-        ) from None
 
 
 def serialize(listed: ListedTurn) -> dict[str, Any]:

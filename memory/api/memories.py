@@ -1,14 +1,12 @@
 """`/v1/memories`: users read and edit the facts about them."""
 
-import uuid
-from datetime import datetime
-
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
 from access.audit import audit_log
 from access.audit.request_audit import build_event
 from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from api_base import pagination
 from api_base.json_responses import json_response
 from core.errors import Invalid
 from core.ids import UserId
@@ -29,7 +27,6 @@ from memory.api.schemas import (
     SavedMemory,
     SearchResultList,
 )
-from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
 from memory.facts import fact_store, forgetting, public_ids
 from memory.recall import query_preparation, search
@@ -49,6 +46,12 @@ async def list_memories(
     request: HttpRequest, query: Query[MemoriesQuery]
 ) -> HttpResponse:
     user_id = identify_user(request, query)
+    after = await pagination.resolve_cursor(
+        user_id,
+        query.after,
+        parse_id=public_ids.parse_fact_id,
+        find=fact_store.find_cursor,
+    )
     page, has_more = await database_executor.run(
         fact_store.page_facts,
         user_id,
@@ -57,28 +60,10 @@ async def list_memories(
         source=query.source,
         is_pinned=query.pinned,
         as_of=query.as_of,
-        after=await _cursor(user_id, query.after),
+        after=after,
         limit=query.limit,
     )
     return json_response(serializers.memory_page(page, has_more=has_more))
-
-
-async def _cursor(
-    user_id: UserId, after: str | None
-) -> tuple[datetime, uuid.UUID] | None:
-    """Return the cursor of a memory; raises `Invalid` if the user has no such
-    memory."""
-    if after is None:
-        return None
-    try:
-        last = await database_executor.run(
-            fact_store.get_fact, user_id, public_ids.require_fact_id(after)
-        )
-    except FactUnknown as exc:
-        raise Invalid(
-            "'after' must be the last_id of the previous page", param="after"
-        ) from exc
-    return last.cursor
 
 
 @router.post(

@@ -65,6 +65,12 @@ def get_fact(user_id: UserId, fact_id: uuid.UUID) -> Fact:
     return Fact.objects.get_known(user_id, fact_id)
 
 
+def find_cursor(fact_id: uuid.UUID, user_id: UserId) -> FactCursor | None:
+    """Return the position of a fact in lists; None if the user has no such fact."""
+    fact = Fact.objects.filter(user_id=user_id, id=fact_id).first()
+    return None if fact is None else fact.cursor
+
+
 def edit_fact(
     user_id: UserId,
     fact_id: uuid.UUID,

@@ -62,7 +62,7 @@ async def list_threads(request: HttpRequest, query: Query[ListQuery]) -> HttpRes
         limit=query.limit + 1,
     )
     if threads is None:
-        raise Invalid("'after' must be the last_id of the previous page", param="after")
+        raise pagination.wrong_cursor()
     page = [_serialize(thread).model_dump() for thread in threads[: query.limit]]
     has_more = len(threads) > query.limit
     return json_response(pagination.serialize_page(page, has_more=has_more))
@@ -269,7 +269,7 @@ async def _position(user_id: UserId, name: str, after: str | None) -> int | None
         )
         if found is not None:
             return found.position
-    raise Invalid("'after' must be the last_id of the previous page", param="after")
+    raise pagination.wrong_cursor()
 
 
 def _check_order(body: NewMessages) -> None:
