@@ -13,25 +13,25 @@ from turns.stored_turns import StoredTurn
 
 
 @dataclass(frozen=True, slots=True)
-class ListedTurn:
+class CompletionTurn:
     """A turn that its client can list."""
 
     turn: StoredTurn
     metadata: Mapping[str, str]
 
 
-def list_turn(
+def record_completion(
     user_id: UserId,
     turn_id: TurnId,
     metadata: Mapping[str, str],
     _reply: Reply,
     _calls: Sequence[Call],
 ) -> None:
-    """List a turn, in the transaction that stores it: its `on_end`."""
+    """Record that its client can list a turn: `on_end` of `TurnRequest`."""
     StoredCompletion.objects.record(user_id, turn_id, metadata)
 
 
-def read(user_id: UserId, turn_id: TurnId) -> ListedTurn | None:
+def read(user_id: UserId, turn_id: TurnId) -> CompletionTurn | None:
     """Return a user's turn if it is listed."""
     found = StoredCompletion.objects.of_turn(user_id, turn_id)
     return None if found is None else _with_turn(user_id, turn_id, found)
@@ -39,7 +39,7 @@ def read(user_id: UserId, turn_id: TurnId) -> ListedTurn | None:
 
 def set_metadata(
     user_id: UserId, turn_id: TurnId, metadata: Mapping[str, str]
-) -> ListedTurn | None:
+) -> CompletionTurn | None:
     """Replace the metadata of a listed turn; None if it is not listed."""
     found = StoredCompletion.objects.of_turn(user_id, turn_id)
     if found is None:
@@ -69,14 +69,14 @@ def read_page(
     after: int | None,
     is_descending: bool,
     limit: int,
-) -> Sequence[ListedTurn]:
+) -> Sequence[CompletionTurn]:
     """Return the first listed turns after a cursor, with these values."""
     rows = StoredCompletion.objects.of_user(
         user_id, agent=agent, after=after, is_descending=is_descending
     )
     # Databases differ in the keys of JSON that they find.
     rows = (row for row in rows if metadata.items() <= row.metadata.items())
-    page: list[ListedTurn] = []
+    page: list[CompletionTurn] = []
     while batch := list(islice(rows, limit - len(page))):
         page += _with_turns(user_id, batch)
     return page
@@ -84,17 +84,17 @@ def read_page(
 
 def _with_turns(
     user_id: UserId, rows: Sequence[StoredCompletion]
-) -> Iterator[ListedTurn]:
+) -> Iterator[CompletionTurn]:
     """Yield those turns that were not deleted meanwhile."""
     metadata = {TurnId(row.message.turn_id): row.metadata for row in rows}
     turns = stored_turns.read_turns(user_id, list(metadata))
     for turn_id, each in metadata.items():
         if turn_id in turns:
-            yield ListedTurn(turns[turn_id], each)
+            yield CompletionTurn(turns[turn_id], each)
 
 
 def _with_turn(
     user_id: UserId, turn_id: TurnId, completion: StoredCompletion
-) -> ListedTurn | None:
+) -> CompletionTurn | None:
     turn = stored_turns.read_turn(user_id, turn_id)
-    return None if turn is None else ListedTurn(turn, completion.metadata)
+    return None if turn is None else CompletionTurn(turn, completion.metadata)

@@ -67,8 +67,8 @@ async def show_completion(
     request: HttpRequest, completion_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
     user_id = identify_user(request, query)
-    listed = await stored_completions.read(user_id, completion_id)
-    return json_response(stored_completions.serialize(listed))
+    completion = await stored_completions.read(user_id, completion_id)
+    return json_response(stored_completions.serialize(completion))
 
 
 @router.post(
@@ -84,8 +84,8 @@ async def change_completion(
     body: Body[CompletionChange],
 ) -> HttpResponse:
     user_id = identify_user(request, query, body)
-    listed = await stored_completions.change(user_id, completion_id, body.metadata)
-    return json_response(stored_completions.serialize(listed))
+    completion = await stored_completions.change(user_id, completion_id, body.metadata)
+    return json_response(stored_completions.serialize(completion))
 
 
 @router.delete(
@@ -111,5 +111,5 @@ async def list_completion_messages(
     request: HttpRequest, completion_id: str, query: Query[CompletionMessagesQuery]
 ) -> HttpResponse:
     user_id = identify_user(request, query)
-    listed = await stored_completions.read(user_id, completion_id)
-    return json_response(stored_completions.serialize_messages(listed, query))
+    completion = await stored_completions.read(user_id, completion_id)
+    return json_response(stored_completions.serialize_messages(completion, query))

@@ -57,7 +57,6 @@ def to_turn_request(
     response_format = _native_format(body.response_format)
     tools = _check_tools(body)
     turn_id = new_turn_id()
-    listed = body.metadata or {}
     return TurnRequest(
         turn_id=turn_id,
         agent=body.model,
@@ -72,7 +71,9 @@ def to_turn_request(
         stream=bool(body.stream),
         caller=caller,
         request_id=request_ids.current.get(),
-        on_end=partial(stored_completions.list_turn, user_id, turn_id, listed)
+        on_end=partial(
+            stored_completions.record_completion, user_id, turn_id, body.metadata or {}
+        )
         if body.store
         else None,
     )

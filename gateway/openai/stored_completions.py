@@ -25,7 +25,7 @@ from gateway.openai import serializers
 from gateway.openai.errors import CompletionUnknown
 from gateway.openai.serializers import ObjectHead
 from turns import replay, stored_completions
-from turns.stored_completions import ListedTurn
+from turns.stored_completions import CompletionTurn
 from turns.stored_turns import StoredTurn
 
 T = TypeVar("T")
@@ -59,14 +59,14 @@ class CompletionChange(CallerBody):
     metadata: Metadata | None
 
 
-async def read(user_id: UserId, completion_id: str) -> ListedTurn:
+async def read(user_id: UserId, completion_id: str) -> CompletionTurn:
     """Return the turn of a completion; raises `CompletionUnknown`."""
     return await _run(stored_completions.read, user_id, completion_id)
 
 
 async def change(
     user_id: UserId, completion_id: str, metadata: Mapping[str, str] | None
-) -> ListedTurn:
+) -> CompletionTurn:
     """Replace a completion's metadata; raises `CompletionUnknown`."""
     return await _run(
         stored_completions.set_metadata, user_id, completion_id, metadata or {}
@@ -121,23 +121,23 @@ async def list_completions(user_id: UserId, query: CompletionsQuery) -> dict[str
     return pagination.serialize_page(page, has_more=len(turns) > query.limit)
 
 
-def serialize(listed: ListedTurn) -> dict[str, Any]:
+def serialize(completion: CompletionTurn) -> dict[str, Any]:
     """Return a stored completion."""
     head = ObjectHead(
-        ids.format_completion_id(listed.turn.id),
-        int(listed.turn.created_at.timestamp()),
-        listed.turn.agent,
+        ids.format_completion_id(completion.turn.id),
+        int(completion.turn.created_at.timestamp()),
+        completion.turn.agent,
     )
-    serialized = serializers.serialize_completion(head, _to_reply(listed.turn))
-    return {**serialized, "metadata": listed.metadata}
+    serialized = serializers.serialize_completion(head, _to_reply(completion.turn))
+    return {**serialized, "metadata": completion.metadata}
 
 
-def serialize_messages(listed: ListedTurn, query: PageQuery) -> dict[str, Any]:
+def serialize_messages(completion: CompletionTurn, query: PageQuery) -> dict[str, Any]:
     """Return a page of the messages that a completion replied to."""
-    completion_id = ids.format_completion_id(listed.turn.id)
+    completion_id = ids.format_completion_id(completion.turn.id)
     shown = [
         {"id": f"{completion_id}-{number}", **_serialize_message(message)}
-        for number, (_, message) in enumerate(listed.turn.input)
+        for number, (_, message) in enumerate(completion.turn.input)
     ]
     return pagination.select_page(shown, query)
 
