@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from access.limits.usage_counters import Charge
 from access.users.caller import ANONYMOUS, Caller
@@ -13,6 +13,7 @@ from agents.config import AgentConfig
 from agents.loop import ToolSet
 from config.sections import Config
 from core import trace
+from core.history import HistoryMode
 from core.ids import TurnId, UserId
 from core.messages import Message
 from core.reply import Reply
@@ -99,8 +100,8 @@ class Turn:
     """The configuration when the turn began."""
     usage_grant: UsageGrant
     """The reserved usage, and the counters that the turn is charged to."""
-    reading: Literal["server", "client", "none"] = "server"
-    """How the request's messages are read (`preparation.history`)."""
+    history_mode: HistoryMode = "server"
+    """Who keeps the conversation."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers of the response."""
     recalled_fact_ids: Sequence[uuid.UUID] = ()
@@ -139,7 +140,7 @@ class EndedTurn:
     def is_void(self) -> bool:
         """Whether it adds no messages: its history is `none`, it failed without a
         reply, or its task may be retried."""
-        return self.turn.reading == "none" or (
+        return self.turn.history_mode == "none" or (
             self.outcome == "error"
             and (self.turn.request.origin == "task" or not self.reply.has_output)
         )

@@ -46,7 +46,7 @@ def enqueue_judging(ended: EndedTurn) -> None:
         experiment=turn.experiment,
         origin=request.origin,
         context=judge_queue.context_of_turn(turn.prompt, ended.reply)
-        if is_incognito or turn.reading == "none"
+        if is_incognito or turn.history_mode == "none"
         else None,
     )
     Task.objects.enqueue(specs)

@@ -102,7 +102,7 @@ def sent_conversation(
         reply = ended.reply.message() if exchange else entries[-1].message
     return SentConversation(
         prompt.conversation(turn.request.messages),
-        is_whole=turn.reading == "client",
+        is_whole=turn.history_mode == "client",
         new_count=len(turn.new),
         to_entry=partial(_entry, turn),
         follows=turn.request.options.continues,

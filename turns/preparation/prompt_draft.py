@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Self
 
 from agents.config import AgentConfig
+from core.history import HistoryMode
 from core.messages import Message
 from memory.recall.context.turn_context import Context
 from memory.transcript import digests
 from turns.errors import ContextTooLong
 from turns.preparation import prompt
-from turns.preparation.history import Reading
 from turns.turn import TurnRequest
 
 TRIMMED_HEADER = "X-Coulisse-Trimmed-Messages"
@@ -33,7 +33,7 @@ class PromptDraft:
 
     request: TurnRequest
     agent: AgentConfig
-    reading: Reading
+    history_mode: HistoryMode
     system: Sequence[Message]
     """The system messages that come first."""
     sent: Sequence[Message]
@@ -47,7 +47,7 @@ class PromptDraft:
         cls,
         request: TurnRequest,
         agent: AgentConfig,
-        reading: Reading,
+        history_mode: HistoryMode,
         count_tokens: Callable[[Sequence[Message]], int],
     ) -> Self:
         """Return the draft of a request; raises `MessagesInvalid`.
@@ -58,7 +58,7 @@ class PromptDraft:
         messages = request.messages
         new = prompt.new_messages(messages)
         sent: Sequence[Message] = new
-        if reading == "server":
+        if history_mode == "server":
             prompt.check_new(new, messages)
             first = messages
         else:
@@ -68,7 +68,7 @@ class PromptDraft:
         if request.format is not None:
             instructions.append(request.format.instruction)
         system = prompt.system_messages(agent.preamble, instructions, first)
-        return cls(request, agent, reading, system, sent, new, count_tokens)
+        return cls(request, agent, history_mode, system, sent, new, count_tokens)
 
     @property
     def is_mid_exchange(self) -> bool:
@@ -78,7 +78,7 @@ class PromptDraft:
     @property
     def remaining_tokens(self) -> int:
         """The tokens that stored messages and memories may have."""
-        if self.reading != "server":
+        if self.history_mode != "server":
             return self.agent.context_tokens
         sent = [*self.system, *self.sent]
         return self.agent.context_tokens - self.count_tokens(sent)
@@ -89,7 +89,7 @@ class PromptDraft:
         What was stored of them is sent to the model, because clients do not have all of
         it: the calls of the agent's own tools, and signed reasoning.
         """
-        if self.reading != "client" or not self.is_mid_exchange:
+        if self.history_mode != "client" or not self.is_mid_exchange:
             return ()
         messages = prompt.conversation(self.sent)
         chain = list(digests.chain(self.request.user_id, messages))
@@ -107,7 +107,7 @@ class PromptDraft:
     def compose(self, context: Context) -> ComposedPrompt:
         """Return the prompt; raises `MessagesInvalid` and `ContextTooLong`."""
         memory = prompt.memory_messages(context.memory_prompt)
-        if self.reading == "server":
+        if self.history_mode == "server":
             stored = prompt.without_audio(context.messages)
             new = prompt.with_answered_calls(stored, self.new, self.request.messages)
             messages = prompt.join(stored, new)

@@ -10,6 +10,7 @@ from agents.loop import ToolSet
 from config import live
 from config.sections import Config
 from core import token_usage
+from core.history import History, HistoryMode
 from core.messages import Message
 from core.tools import Tool
 from database import database_executor
@@ -30,9 +31,9 @@ from turns.budget import (
 )
 from turns.budget.reservations import TurnUsageRequest
 from turns.budget.usage_grant import UsageGrant
-from turns.preparation import attachments, extra_parameters, history, routing
+from turns.config import HISTORY
+from turns.preparation import attachments, extra_parameters, routing
 from turns.preparation.extra_parameters import NO_PARAMETERS, ExtraParameters
-from turns.preparation.history import Reading
 from turns.preparation.prompt_draft import PromptDraft
 from turns.tools import toolbox
 from turns.tools.toolbox import Toolbox
@@ -52,12 +53,12 @@ async def prepare(request: TurnRequest) -> Turn:
     agent = route.agent
     request = await attachments.describe_files(request, config, agent)
     extras = _extra_parameters(config, request, agent)
-    reading = history.read_history(config, request, agent)
-    memory = _memory(config, request, agent, reading)
+    history_mode = _choose_history_mode(config, request, agent)
+    memory = _memory(config, request, agent, history_mode)
     tools = await _tools(config, request, agent)
     tool_set = loop.build_tool_set(request.tools, tools, request.parameters)
     count_tokens = _prompt_counter(config, request, agent, tool_set)
-    draft = PromptDraft.of(request, agent, reading, count_tokens)
+    draft = PromptDraft.of(request, agent, history_mode, count_tokens)
     now = int(started.at.timestamp())
     usage = TurnUsageRequest(config, request, route, draft.count, now)
     await _check_limits_of_recall(usage, memory)
@@ -79,7 +80,7 @@ async def prepare(request: TurnRequest) -> Turn:
         request=request,
         agent=agent,
         user_id=request.user_id,
-        reading=reading,
+        history_mode=history_mode,
         new=composed.new,
         prompt=composed.messages,
         model_messages=model_messages,
@@ -139,12 +140,30 @@ def _extra_parameters(
     )
 
 
+def _choose_history_mode(
+    config: Config, request: TurnRequest, agent: AgentConfig
+) -> HistoryMode:
+    """Return who keeps the conversation: the most specific setting wins.
+
+    `auto` is decided by the messages: with a reply among them, it is the client.
+    """
+    options = request.options
+    if options.is_incognito:
+        return "none"
+    named = options.history or request.caller.history or agent.history
+    setting: History = config.get(HISTORY) if named is None else named
+    if setting != "auto":
+        return setting
+    has_reply = any(message.role == "assistant" for message in request.messages)
+    return "client" if has_reply else "server"
+
+
 def _memory(
-    config: Config, request: TurnRequest, agent: AgentConfig, reading: Reading
+    config: Config, request: TurnRequest, agent: AgentConfig, history_mode: HistoryMode
 ) -> ResolvedMemory:
     """Return the agent's memory settings, without user memory if it is off."""
     memory = memory_settings.resolve_for_agent(config, agent.name)
-    if request.options.is_memory_off or reading == "none":
+    if request.options.is_memory_off or history_mode == "none":
         return ResolvedMemory(memory.settings, None)
     return memory
 
@@ -188,7 +207,7 @@ async def _query(
         memory.settings,
         mid_exchange=draft.is_mid_exchange,
         recall_query=recall,
-        client_sends_history=draft.reading != "server",
+        client_sends_history=draft.history_mode != "server",
         continues=options.continues,
         sent_replies=draft.open_exchange(),
         time_zone=options.time_zone,
