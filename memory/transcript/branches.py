@@ -101,7 +101,7 @@ def find_place(
     the user has none yet: the default thread contains the messages of clients that send
     only new ones.
     """
-    chain = list(digests.chain(user_id, sent.messages))
+    chain = list(digests.iterate_digests(user_id, sent.messages))
     found = _find_last_common(user_id, thread, sent.messages, chain)
     if found is None:
         is_first = not thread and Thread.objects.state(user_id, "") is None
@@ -166,7 +166,7 @@ def with_digests(
     digested: list[NewMessage] = []
     earlier = len(messages) - count
     for number, message in enumerate(messages[place.known :], start=place.known):
-        digest = digests.extend(digest, message)
+        digest = digests.extend_digest(digest, message)
         if number < earlier and not sent.is_whole:
             continue
         is_new = number >= earlier
@@ -177,10 +177,10 @@ def with_digests(
     # that of the last one, so that what follows is stored after all of them.
     reply = entries[count:]
     if reply and sent.reply is not None:
-        question = digests.last_question(messages)
+        question = digests.find_last_question(messages)
         digested += reply
         last = digested[-1]
-        last.digest, last.exchange_digest = digests.of_reply(
+        last.digest, last.exchange_digest = digests.digest_reply(
             user_id, question, digest, sent.reply
         )
     return digested
@@ -232,7 +232,7 @@ def _find_exchange(
     user_id: UserId, thread: str, messages: Sequence[Message]
 ) -> tuple[Match, int] | None:
     """Find a conversation whose beginning the client left out, by its last replies."""
-    exchanges = digests.exchanges(user_id, messages)
+    exchanges = digests.digest_exchanges(user_id, messages)
     numbers = {digest: n for n, digest in enumerate(exchanges, start=1) if digest}
     wanted = list(numbers)[-MAX_EXCHANGES:]
     matches = _find(user_id, thread, "exchange_digest", wanted) if wanted else []
@@ -338,9 +338,9 @@ def _continuation(user_id: UserId, later: Any, digest: bytes | None) -> list[int
         own = None if row.digest is None else bytes(row.digest)
         if own is not None:
             message = row.to_message()
-            if digest is not None and own == digests.extend(digest, message):
+            if digest is not None and own == digests.extend_digest(digest, message):
                 is_ours = True
-            elif own == digests.extend(user_id.bytes, message):
+            elif own == digests.extend_digest(user_id.bytes, message):
                 is_ours = False
             digest = own if is_ours else digest
         if is_ours:

@@ -16,37 +16,39 @@ from core.messages import Message
 SIZE_BYTES = 16
 
 
-def chain(user_id: UserId, messages: Iterable[Message]) -> Iterator[bytes]:
+def iterate_digests(user_id: UserId, messages: Iterable[Message]) -> Iterator[bytes]:
     """Yield the digest of each message of a conversation, given from its beginning."""
     digest = user_id.bytes
     for message in messages:
-        digest = extend(digest, message)
+        digest = extend_digest(digest, message)
         yield digest
 
 
-def extend(before: bytes, message: Message) -> bytes:
+def extend_digest(before: bytes, message: Message) -> bytes:
     """Return the digest of a message that follows one with a given digest."""
-    return _hash(before + _canonical(message))
+    return _hash(before + _canonicalize(message))
 
 
-def exchange(user_id: UserId, question: str, reply: Message) -> bytes:
+def digest_exchange(user_id: UserId, question: str, reply: Message) -> bytes:
     """Return the digest of a reply and its question alone.
 
     It finds a conversation whose beginning the client has dropped or compacted.
     """
-    return extend(_of_question(user_id, question), reply)
+    return extend_digest(_exchange_prefix(user_id, question), reply)
 
 
-def of_reply(
+def digest_reply(
     user_id: UserId, question: str, before: bytes, reply: Message
 ) -> tuple[bytes, bytes]:
     """Return the digest of a reply that follows one with a given digest, and that of
     its exchange."""
-    canonical = _canonical(reply)
-    return _hash(before + canonical), _hash(_of_question(user_id, question) + canonical)
+    canonical = _canonicalize(reply)
+    return _hash(before + canonical), _hash(
+        _exchange_prefix(user_id, question) + canonical
+    )
 
 
-def _of_question(user_id: UserId, question: str) -> bytes:
+def _exchange_prefix(user_id: UserId, question: str) -> bytes:
     return user_id.bytes + question.strip().encode("utf-8", "replace")
 
 
@@ -54,24 +56,24 @@ def _hash(data: bytes) -> bytes:
     return blake2b(data, digest_size=SIZE_BYTES).digest()
 
 
-def exchanges(user_id: UserId, messages: Sequence[Message]) -> list[bytes]:
+def digest_exchanges(user_id: UserId, messages: Sequence[Message]) -> list[bytes]:
     """Return the digest of the exchange of each assistant message; b"" of others."""
     question, found = "", []
     for message in messages:
         if message.role == "user":
             question = message.text
         is_reply = message.role == "assistant"
-        found.append(exchange(user_id, question, message) if is_reply else b"")
+        found.append(digest_exchange(user_id, question, message) if is_reply else b"")
     return found
 
 
-def last_question(messages: Sequence[Message]) -> str:
+def find_last_question(messages: Sequence[Message]) -> str:
     """Return the text of the last user message, or ""."""
     texts = (message.text for message in reversed(messages) if message.role == "user")
     return next(texts, "")
 
 
-def _canonical(message: Message) -> bytes:
+def _canonicalize(message: Message) -> bytes:
     """Return what identifies a message when its client sends it again.
 
     Clients trim texts, parse and write arguments again, and number calls again.
@@ -79,22 +81,26 @@ def _canonical(message: Message) -> bytes:
     content = message.content
     parts: list[Any] = [message.role, message.text.strip()]
     if content is not None and not isinstance(content, str):
-        parts += [_identity(part) for part in content if part.get("type") != "text"]
+        parts += [
+            _identify_part(part) for part in content if part.get("type") != "text"
+        ]
     if message.tool_calls:
-        parts += [(call.name, _parsed(call.arguments)) for call in message.tool_calls]
+        parts += [
+            (call.name, _parse_arguments(call.arguments)) for call in message.tool_calls
+        ]
     try:
         return orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:  # a lone surrogate, or an integer beyond 64 bits
         return repr(parts).encode("utf-8", "replace")
 
 
-def _identity(part: dict[str, Any]) -> Any:
+def _identify_part(part: dict[str, Any]) -> Any:
     """Return what identifies a part: of a file by id, whose name may change, the id."""
     file = part.get("file") if part.get("type") == "file" else None
     return (isinstance(file, dict) and file.get("file_id")) or part
 
 
-def _parsed(arguments: str) -> Any:
+def _parse_arguments(arguments: str) -> Any:
     try:
         return orjson.loads(arguments)
     except orjson.JSONDecodeError:

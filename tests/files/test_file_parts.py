@@ -351,7 +351,7 @@ def test_files_count_towards_the_prompt():
 
 def test_digest_of_a_file_part_is_that_of_its_id():
     def digest(**file):
-        return digests.extend(
+        return digests.extend_digest(
             b"", Message("user", [QUESTION, {"type": "file", "file": file}])
         )
 

@@ -92,7 +92,7 @@ class PromptDraft:
         if self.history_mode != "client" or not self.is_mid_exchange:
             return ()
         messages = prompt.conversation(self.sent)
-        chain = list(digests.chain(self.request.user_id, messages))
+        chain = list(digests.iterate_digests(self.request.user_id, messages))
         last = max((n for n, m in enumerate(messages) if m.role == "user"), default=0)
         return [
             chain[n]
@@ -128,7 +128,7 @@ class PromptDraft:
             if message.role == "system":
                 messages.append(message)
                 continue
-            digest = digests.extend(digest, message)
+            digest = digests.extend_digest(digest, message)
             messages += context.replies.get(digest, (message,))
         return messages
 
