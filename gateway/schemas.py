@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from api_base.field_types import Metadata
-from gateway.request_validation import image_urls
+from gateway.request_validation import media_data
 
 Item = TypeVar("Item")
 Items = Annotated[list[Item], Field(fail_fast=True)]
@@ -47,7 +47,7 @@ class TextPart(MarkedPart):
 
 class ImageUrl(TypedDict):
     url: Annotated[
-        str, StringConstraints(min_length=1), AfterValidator(image_urls.check_image)
+        str, StringConstraints(min_length=1), AfterValidator(media_data.check_image)
     ]
     detail: NotRequired[Literal["auto", "low", "high", "original"]]
 
@@ -58,7 +58,7 @@ class ImagePart(MarkedPart):
 
 
 class InputAudio(TypedDict):
-    data: Annotated[str, AfterValidator(image_urls.check_audio)]
+    data: Annotated[str, AfterValidator(media_data.check_audio)]
     format: Literal["wav", "mp3"]
 
 
@@ -77,7 +77,7 @@ def _require_content(file: Any) -> Any:
 
 
 class FileData(TypedDict):
-    file_data: NotRequired[Annotated[str, AfterValidator(image_urls.check_file)]]
+    file_data: NotRequired[Annotated[str, AfterValidator(media_data.check_file)]]
     file_id: NotRequired[FileId]
     filename: NotRequired[str]
 

@@ -64,7 +64,7 @@ SQLITE_ONLY = (
     "tests/gateway/security/test_hostile_texts.py::test_request_heads_do_not_stall_the_server",
     "tests/core/test_hosts.py",
     "tests/gateway/mcp/server/",
-    "tests/gateway/security/test_image_urls.py",
+    "tests/gateway/security/test_media_data.py",
     "tests/gateway/auth/oidc/",
     "tests/gateway/openai/test_parameters.py",
     "tests/gateway/security/test_private_details.py",

@@ -22,7 +22,7 @@ from gateway.anthropic.schemas import CountRequest, MessageRequest
 from gateway.openai import turn_response
 from turns.budget import request_limits
 from turns.budget.request_usage import UsageRequest
-from turns.preparation import options, request_size, routing
+from turns.preparation import options, request_tokens, routing
 
 router = Router(tags=["Messages"])
 OPENAPI = {
@@ -43,7 +43,7 @@ async def create_message(
     )
     if turn.stream:
         encoder = MessageEncoder(
-            turn.turn_id, turn.agent, request_size.estimate_turn(turn)
+            turn.turn_id, turn.agent, request_tokens.estimate_turn(turn)
         )
         return await turn_response.stream(turn, encoder)
     serialize = partial(message_object.serialize_message, turn.turn_id, turn.agent)
@@ -71,7 +71,7 @@ async def count_tokens(request: HttpRequest, body: Body[CountRequest]) -> HttpRe
     routing.check_name(config, body.model, allowed=caller.agents)
     usage = UsageRequest(config, caller, user_id, needs_budget=False)
     async with request_limits.admit(usage) as admitted:
-        count = request_size.estimate(
+        count = request_tokens.estimate_input(
             body.model,
             input_messages.to_messages(body.system, body.messages),
             request_conversion.read_tools(body),

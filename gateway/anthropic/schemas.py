@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 from access.users.request_user import CallerQuery
 from api_base.field_types import Metadata
 from core.text.sanitization import escape_and_truncate
-from gateway.request_validation import image_urls
+from gateway.request_validation import media_data
 from gateway.schemas import CacheControl, FileId, Items, OpenMessage, TokenCount
 
 MAX_TOOLS = 256
@@ -67,7 +67,7 @@ class ImageSource(Source):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.type != "file":
-            image_urls.check_image(self.address)
+            media_data.check_image(self.address)
         return self
 
 
@@ -95,7 +95,7 @@ class DocumentSource(Source):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.type in ("base64", "url"):
-            image_urls.check_file(self.address)
+            media_data.check_file(self.address)
         return self
 
 

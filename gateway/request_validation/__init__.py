@@ -1,3 +1,3 @@
-"""Validation beyond pydantic's (hosts, encoding, JSON size, image addresses), and
+"""Validation beyond pydantic's (encoding, JSON size, media), and
 pydantic's errors in OpenAI's format.
 """

@@ -149,13 +149,13 @@ PROVEN = {
     "gateway.auth.authentication.TOKEN_PATTERN": case(
         "fullmatch", "sk-coulisse-", ("sk-coulisse-", "a", "!")
     ),
-    "gateway.request_validation.image_urls.IMAGE_DATA_PATTERN": case(
+    "gateway.request_validation.media_data.IMAGE_DATA_PATTERN": case(
         "match", "a", "data:image/"
     ),
-    "gateway.request_validation.image_urls.SCHEME_PATTERN": case(
+    "gateway.request_validation.media_data.SCHEME_PATTERN": case(
         "match", "a", "1", "a:"
     ),
-    "gateway.request_validation.image_urls.HOST_PATTERN": case(
+    "gateway.request_validation.media_data.HOST_PATTERN": case(
         "fullmatch", "a", "a.", "[", ("[", ":", ""), ("a:", "1", ""), ("", "a", "!")
     ),
     "core.network.hosts.PORT_PATTERN": case("all", ":", "1", (":", "1", "x"), ":1"),

@@ -35,7 +35,7 @@ from turns.budget import request_limits
 from turns.budget.request_usage import UsageRequest
 from turns.errors import MessagesInvalid
 from turns.preparation import options as turn_options
-from turns.preparation import request_size, routing
+from turns.preparation import request_tokens, routing
 from turns.preparation.options import TurnOptions
 
 router = Router(tags=["Responses"])
@@ -95,7 +95,7 @@ async def count_response_tokens(
         turn = request_conversion.to_turn_request(
             body, caller, user_id, TurnOptions(), items
         )
-        count = request_size.estimate_turn(turn)
+        count = request_tokens.estimate_turn(turn)
         counted = {"object": "response.input_tokens", "input_tokens": count}
         return json_response(counted, headers=admitted.headers)
 

@@ -22,7 +22,7 @@ from access.users.list_queries import OrderedListQuery
 from access.users.request_user import CallerQuery
 from api_base.field_types import refuse_nul
 from core.text.sanitization import escape_and_truncate
-from gateway.request_validation import image_urls
+from gateway.request_validation import media_data
 from gateway.schemas import (
     InputAudio,
     Items,
@@ -49,7 +49,7 @@ class InputText(TypedDict):
 class InputImage(TypedDict):
     type: Literal["input_image"]
     image_url: NotRequired[
-        Annotated[str, AfterValidator(image_urls.check_image)] | None
+        Annotated[str, AfterValidator(media_data.check_image)] | None
     ]
     file_id: NotRequired[str | None]
     detail: NotRequired[Literal["auto", "low", "high", "original"] | None]
@@ -57,9 +57,9 @@ class InputImage(TypedDict):
 
 class InputFile(TypedDict):
     type: Literal["input_file"]
-    file_data: NotRequired[Annotated[str, AfterValidator(image_urls.check_file)] | None]
+    file_data: NotRequired[Annotated[str, AfterValidator(media_data.check_file)] | None]
     file_id: NotRequired[str | None]
-    file_url: NotRequired[Annotated[str, AfterValidator(image_urls.check_file)] | None]
+    file_url: NotRequired[Annotated[str, AfterValidator(media_data.check_file)] | None]
     filename: NotRequired[str | None]
 
 

@@ -12,10 +12,10 @@ from turns.turn import TurnRequest
 
 
 def estimate_turn(turn: TurnRequest) -> int:
-    return estimate(turn.agent, turn.messages, turn.tools, turn.response_format)
+    return estimate_input(turn.agent, turn.messages, turn.tools, turn.response_format)
 
 
-def estimate(
+def estimate_input(
     name: str,
     messages: Sequence[Message],
     tools: Sequence[Mapping[str, Any]],

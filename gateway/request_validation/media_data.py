@@ -1,6 +1,6 @@
-"""The addresses of images and files in a message.
+"""The addresses and the base64 of images, files and sounds in a message.
 
-The provider fetches them, never this server. A provider in the operator's network
+The provider fetches an address, never this server. A provider in the operator's network
 (Ollama, vLLM) may have access to hosts that clients must not reach.
 """
 
@@ -65,7 +65,7 @@ def _scheme(url: str) -> str | None:
 
 
 def _refuse(reason: str, **quoted: Any) -> NoReturn:
-    raise PydanticCustomError("image_url", reason, quoted or None)
+    raise PydanticCustomError("media_data", reason, quoted or None)
 
 
 def _check_data(url: str) -> None:
