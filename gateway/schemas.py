@@ -21,8 +21,8 @@ from typing_extensions import TypedDict
 from api_base.field_types import Metadata
 from gateway.request_validation import media_data
 
-Item = TypeVar("Item")
-Items = Annotated[list[Item], Field(fail_fast=True)]
+T = TypeVar("T")
+Items = Annotated[list[T], Field(fail_fast=True)]
 """A list whose validation ends at the first wrong item: it may have thousands of
 them."""
 

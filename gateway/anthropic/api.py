@@ -17,7 +17,7 @@ from gateway.anthropic import (
     message_object,
     request_conversion,
 )
-from gateway.anthropic.event_encoder import MessageEncoder
+from gateway.anthropic.event_encoder import MessageStreamEncoder
 from gateway.anthropic.schemas import CountRequest, MessageRequest
 from gateway.openai import turn_response
 from turns.budget import request_limits
@@ -42,7 +42,7 @@ async def create_message(
         body, caller_of(request), user_id, _read_metadata(request, body)
     )
     if turn.stream:
-        encoder = MessageEncoder(
+        encoder = MessageStreamEncoder(
             turn.turn_id, turn.agent, request_tokens.estimate_turn(turn)
         )
         return await turn_response.stream(turn, encoder)

@@ -24,7 +24,7 @@ from core.events import (
 from core.ids import TurnId
 from core.messages import Reasoning
 from gateway.anthropic import error_shape, message_object
-from gateway.anthropic.message_object import Block
+from gateway.anthropic.message_object import BlockObject
 from gateway.openai import serializers
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
@@ -35,7 +35,7 @@ def write(kind: str, **fields: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
 
-class MessageEncoder:
+class MessageStreamEncoder:
     """Encodes the events of one reply, with one open block at a time."""
 
     def __init__(self, turn_id: TurnId, agent: str, input_tokens: int) -> None:
@@ -94,7 +94,7 @@ class MessageEncoder:
             % (frames, self._count - 1, orjson.dumps(text))
         )
 
-    def _start(self, kind: str, block: Block) -> Iterator[bytes]:
+    def _start(self, kind: str, block: BlockObject) -> Iterator[bytes]:
         yield from self._stop()
         self._open = kind
         self._count += 1

@@ -9,7 +9,7 @@ from core.errors import Invalid
 from core.messages import Content, Message, Reasoning, ToolCall
 from gateway.anthropic.message_object import SHOWN_SIGNATURE
 from gateway.anthropic.schemas import (
-    Block,
+    CacheableBlock,
     DocumentBlock,
     ImageBlock,
     InputMessage,
@@ -119,7 +119,9 @@ def _read_reply(blocks: Sequence[Any], param: str) -> Message:
         )
         if calls
         else (),
-        cache_control=_mark([each for each in blocks if isinstance(each, Block)]),
+        cache_control=_mark(
+            [each for each in blocks if isinstance(each, CacheableBlock)]
+        ),
     )
 
 
@@ -140,7 +142,7 @@ def _read_thinking(
     return (Reasoning(block.thinking, block.signature),)
 
 
-def _mark(blocks: Sequence[Block]) -> Any:
+def _mark(blocks: Sequence[CacheableBlock]) -> Any:
     marks = [block.cache_control for block in blocks if block.cache_control]
     return marks[-1] if marks else None
 

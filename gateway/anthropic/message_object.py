@@ -13,7 +13,8 @@ from core.reply import Reply
 from gateway.openai import serializers
 from gateway.openai.responses import reasoning_blocks
 
-Block = dict[str, Any]
+BlockObject = dict[str, Any]
+"""A content block of a reply."""
 
 STOP_REASONS: dict[FinishReason, str] = {
     "stop": "end_turn",
@@ -57,7 +58,7 @@ def serialize_end(reason: FinishReason, sequence: str | None) -> dict[str, Any]:
     return {"stop_reason": name, "stop_sequence": sequence}
 
 
-def _blocks(reply: Reply) -> Iterator[Block]:
+def _blocks(reply: Reply) -> Iterator[BlockObject]:
     if reply.reasoning:
         yield thinking_block(reply.reasoning, SHOWN_SIGNATURE)
     if text := reply.text + reply.refusal:
@@ -68,20 +69,20 @@ def _blocks(reply: Reply) -> Iterator[Block]:
         yield encrypted_block(reply.reasoning_blocks)
 
 
-def text_block(text: str) -> Block:
+def text_block(text: str) -> BlockObject:
     return {"type": "text", "text": text}
 
 
-def thinking_block(text: str, signature: str = "") -> Block:
+def thinking_block(text: str, signature: str = "") -> BlockObject:
     return {"type": "thinking", "thinking": text, "signature": signature}
 
 
-def encrypted_block(blocks: Sequence[Reasoning]) -> Block:
+def encrypted_block(blocks: Sequence[Reasoning]) -> BlockObject:
     """Return what the model's provider expects back with the results of tools."""
     return {"type": "redacted_thinking", "data": reasoning_blocks.encode(blocks)}
 
 
-def tool_use_block(call_id: str, name: str) -> Block:
+def tool_use_block(call_id: str, name: str) -> BlockObject:
     return {"type": "tool_use", "id": call_id, "name": name, "input": {}}
 
 

@@ -28,11 +28,11 @@ MAX_CALL_ID_LENGTH = 512
 CallId = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CALL_ID_LENGTH)]
 
 
-class Block(OpenMessage):
+class CacheableBlock(OpenMessage):
     cache_control: CacheControl | None = None
 
 
-class TextBlock(Block):
+class TextBlock(CacheableBlock):
     type: Literal["text"]
     text: str
 
@@ -71,12 +71,12 @@ class ImageSource(Source):
         return self
 
 
-class ImageBlock(Block):
+class ImageBlock(CacheableBlock):
     type: Literal["image"]
     source: ImageSource
 
 
-class SearchResultBlock(Block):
+class SearchResultBlock(CacheableBlock):
     type: Literal["search_result"]
     source: str
     title: str
@@ -99,7 +99,7 @@ class DocumentSource(Source):
         return self
 
 
-class DocumentBlock(Block):
+class DocumentBlock(CacheableBlock):
     type: Literal["document"]
     source: DocumentSource
     title: str | None = None
@@ -117,7 +117,7 @@ class RedactedThinkingBlock(OpenMessage):
     data: str
 
 
-class ToolUseBlock(Block):
+class ToolUseBlock(CacheableBlock):
     type: Literal["tool_use"]
     id: CallId
     name: str
@@ -130,7 +130,7 @@ ResultBlock = Annotated[
 ]
 
 
-class ToolResultBlock(Block):
+class ToolResultBlock(CacheableBlock):
     type: Literal["tool_result"]
     tool_use_id: CallId
     content: str | Items[ResultBlock] | None = None

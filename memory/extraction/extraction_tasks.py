@@ -31,7 +31,7 @@ class ExtractionRequest:
     """The user's IANA time zone; "" is UTC."""
 
 
-class StoredTurn(NamedTuple):
+class TurnRange(NamedTuple):
     """A stored turn: its messages are `first <= position < end`."""
 
     user_id: UserId
@@ -41,7 +41,7 @@ class StoredTurn(NamedTuple):
     end_position: int
 
 
-def enqueue(turn: StoredTurn, request: ExtractionRequest, now: datetime) -> None:
+def enqueue(turn: TurnRange, request: ExtractionRequest, now: datetime) -> None:
     """Add the extraction task of a turn, in the caller's transaction."""
     spec = TaskSpec(
         EXTRACTION,

@@ -13,7 +13,7 @@ from django.db import transaction
 from core.ids import TurnId, UserId
 from core.messages import Message, Role
 from memory.extraction import extraction_tasks
-from memory.extraction.extraction_tasks import ExtractionRequest, StoredTurn
+from memory.extraction.extraction_tasks import ExtractionRequest, TurnRange
 from memory.models import StoredMessage, Thread
 from memory.transcript import branches, message_cache
 from memory.transcript.branches import Place, SentConversation
@@ -210,7 +210,7 @@ def append_turn(
             facts.apply(user_id, thread_id, first, length)
         if extraction is not None and not facts.forgotten:
             new = first if sent is None else max(first, length - sent.new_rows)
-            turn = StoredTurn(user_id, thread_id, turn_id, new, length)
+            turn = TurnRange(user_id, thread_id, turn_id, new, length)
             extraction_tasks.enqueue(turn, extraction, now)
         if parent is None and not facts.forgotten:
             # On commit, because the caller may roll back.

@@ -14,7 +14,7 @@ from config.loading import loader
 from config.sections import Config
 from core.ids import TurnId, UserId
 from memory.extraction import extraction_tasks, extraction_worker
-from memory.extraction.extraction_tasks import ExtractionRequest, StoredTurn
+from memory.extraction.extraction_tasks import ExtractionRequest, TurnRange
 from memory.models import Fact, StoredMessage, Thread
 from tasks.models import EXTRACTION, Task
 from testing.scripted_provider import FakeProvider
@@ -56,7 +56,7 @@ def add_turn(
 
 
 def create_job(thread: Thread, turn_id: TurnId, first: int, end: int) -> Task:
-    turn = StoredTurn(UserId(thread.user_id), thread.pk, turn_id, first, end)
+    turn = TurnRange(UserId(thread.user_id), thread.pk, turn_id, first, end)
     # Later tasks are newer, as in reality.
     now = NOON + timedelta(microseconds=next(_clock))
     extraction_tasks.enqueue(turn, ExtractionRequest("assistant"), now)

@@ -21,8 +21,8 @@ from gateway.openai.responses import (
     output_items,
     stored_responses,
 )
-from gateway.openai.responses.input_items import Item as InputItem
-from gateway.openai.responses.output_items import Item
+from gateway.openai.responses.output_items import ItemObject
+from gateway.openai.responses.schemas import InputItem
 from memory.transcript import conversations, message_deletion
 from memory.transcript.conversations import Conversation, ConversationMessage
 
@@ -72,7 +72,9 @@ async def _read_input(user_id: UserId, items: Sequence[InputItem]) -> list[Messa
     return messages
 
 
-async def add(user_id: UserId, name: str, items: Sequence[InputItem]) -> list[Item]:
+async def add(
+    user_id: UserId, name: str, items: Sequence[InputItem]
+) -> list[ItemObject]:
     """Append items to a conversation, and return them."""
     messages = await _read_input(user_id, items)
     added = await database_executor.run_to_end(
@@ -81,7 +83,7 @@ async def add(user_id: UserId, name: str, items: Sequence[InputItem]) -> list[It
     return [item for message in added for item in items_of(message)]
 
 
-def items_of(found: ConversationMessage) -> list[Item]:
+def items_of(found: ConversationMessage) -> list[ItemObject]:
     """Return the items of a message."""
     message = found.message
     if found.is_reply:
@@ -108,7 +110,7 @@ async def read_page(user_id: UserId, name: str, query: PageQuery) -> dict[str, A
         is_descending=query.order == "desc",
         limit=query.limit + 2,
     )
-    items: list[Item] = []
+    items: list[ItemObject] = []
     for message in messages:
         own = items_of(message)
         items += own if query.order == "asc" else own[::-1]
@@ -131,7 +133,7 @@ async def _find_message(
     return message
 
 
-async def read_item(user_id: UserId, name: str, item_id: str) -> Item:
+async def read_item(user_id: UserId, name: str, item_id: str) -> ItemObject:
     """Return an item of a conversation; raises `ItemUnknown`."""
     message = await _find_message(user_id, name, item_id, param="item_id")
     return next(item for item in items_of(message) if item["id"] == item_id)

@@ -6,7 +6,7 @@ from typing import Any
 from core.ids import TurnId
 from core.messages import Message
 from gateway.openai.responses import output_items
-from gateway.openai.responses.output_items import Item
+from gateway.openai.responses.output_items import ItemObject
 from memory.transcript.turn_lookup import VisibleTurn
 
 FILE_FIELDS = ("file_data", "file_id", "filename")
@@ -15,7 +15,7 @@ FILE_FIELDS = ("file_data", "file_id", "filename")
 
 def items_of_input(
     turn_id: TurnId, messages: Iterable[tuple[int, Message]]
-) -> Iterator[Item]:
+) -> Iterator[ItemObject]:
     """Yield the items of messages with their positions in the thread."""
     for position, message in messages:
         yield from _items_of_message(turn_id, position, message)
@@ -23,7 +23,7 @@ def items_of_input(
 
 def _items_of_message(
     turn_id: TurnId, position: int, message: Message
-) -> Iterator[Item]:
+) -> Iterator[ItemObject]:
     item_id = output_items.format_item_id("in", turn_id, position)
     match message.role:
         case "tool":
@@ -46,7 +46,7 @@ def _items_of_message(
             }
 
 
-def _result_item(item_id: str, message: Message) -> Item:
+def _result_item(item_id: str, message: Message) -> ItemObject:
     is_text = message.content is None or isinstance(message.content, str)
     return {
         "id": item_id,
@@ -57,7 +57,7 @@ def _result_item(item_id: str, message: Message) -> Item:
     }
 
 
-def _content_parts(message: Message) -> Iterator[Item]:
+def _content_parts(message: Message) -> Iterator[ItemObject]:
     content = message.content
     if content is None or isinstance(content, str):
         yield {"type": "input_text", "text": content or ""}
@@ -65,7 +65,7 @@ def _content_parts(message: Message) -> Iterator[Item]:
     yield from map(_content_part, content)
 
 
-def _content_part(part: Mapping[str, Any]) -> Item:
+def _content_part(part: Mapping[str, Any]) -> ItemObject:
     """Return a part of a chat message as an input part."""
     match part.get("type"):
         case "image_url":

@@ -28,11 +28,11 @@ from gateway.openai.responses import output_items, response_object
 from gateway.openai.responses.item_encoders import (
     REFUSAL,
     TEXT,
-    CallEncoder,
+    CallItemEncoder,
     EventWriter,
     ItemEncoder,
-    MessageEncoder,
-    ReasoningEncoder,
+    MessageItemEncoder,
+    ReasoningItemEncoder,
 )
 from gateway.openai.responses.response_object import ResponseHead
 
@@ -49,9 +49,9 @@ class EventEncoder:
         """When the reply ended, in seconds since 1970; None: when the encoder ends."""
         self._writer = EventWriter(after=after)
         self._items: list[ItemEncoder] = []
-        self._reasoning: list[ReasoningEncoder] = []
-        self._message: MessageEncoder | None = None
-        self._calls: dict[int, CallEncoder] = {}
+        self._reasoning: list[ReasoningItemEncoder] = []
+        self._message: MessageItemEncoder | None = None
+        self._calls: dict[int, CallItemEncoder] = {}
         self._blocks: list[Reasoning] = []
 
     def first_frame(self) -> bytes:
@@ -106,7 +106,7 @@ class EventEncoder:
         if self._message is not None:
             return self._message.add(kind, text)
         frames = self._end_reasoning()
-        self._message = MessageEncoder(self._writer, *self._place("msg"))
+        self._message = MessageItemEncoder(self._writer, *self._place("msg"))
         return frames + self._add(self._message) + self._message.add(kind, text)
 
     def _place(self, kind: str, number: int = 1) -> tuple[str, int]:
@@ -125,7 +125,7 @@ class EventEncoder:
 
     def _add_reasoning(self) -> bytes:
         place = self._place("rs", len(self._reasoning) + 1)
-        self._reasoning.append(ReasoningEncoder(self._writer, *place))
+        self._reasoning.append(ReasoningItemEncoder(self._writer, *place))
         return self._add(self._reasoning[-1])
 
     def _end_reasoning(self) -> bytes:
@@ -143,7 +143,7 @@ class EventEncoder:
     def _encode_call(self, delta: ToolCallDelta) -> bytes:
         call, frames = self._calls.get(delta.index), b""
         if call is None:
-            call = self._calls[delta.index] = CallEncoder(
+            call = self._calls[delta.index] = CallItemEncoder(
                 self._writer,
                 *self._place("fc", len(self._calls) + 1),
                 call_id=delta.id or "",

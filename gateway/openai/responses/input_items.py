@@ -11,19 +11,17 @@ from gateway.openai.responses import reasoning_blocks
 from gateway.openai.responses.schemas import (
     FunctionCallItem,
     FunctionOutputItem,
+    InputItem,
     ItemReference,
     MessageItem,
     ReasoningItem,
 )
 
-Item = (
-    MessageItem | FunctionCallItem | FunctionOutputItem | ReasoningItem | ItemReference
-)
 TEXT_TYPES = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
 """The parts that are text, with the name of their text."""
 
 
-def reference_ids(items: str | Sequence[Item]) -> list[str]:
+def reference_ids(items: str | Sequence[InputItem]) -> list[str]:
     """Return the ids of the stored items that the input refers to."""
     if isinstance(items, str):
         return []
@@ -31,7 +29,7 @@ def reference_ids(items: str | Sequence[Item]) -> list[str]:
 
 
 def to_messages(
-    items: str | Sequence[Item], stored: Mapping[str, Message]
+    items: str | Sequence[InputItem], stored: Mapping[str, Message]
 ) -> list[Message]:
     """Return the messages of an input.
 
@@ -47,7 +45,7 @@ def to_messages(
     return list(_without_empty(_join_replies(messages)))
 
 
-def _to_message(item: Item, param: str, stored: Mapping[str, Message]) -> Message:
+def _to_message(item: InputItem, param: str, stored: Mapping[str, Message]) -> Message:
     match item:
         case MessageItem():
             return _read_message(item, f"{param}.content")

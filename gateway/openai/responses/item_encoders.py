@@ -7,7 +7,7 @@ import orjson
 
 from core.messages import Reasoning, ToolCall
 from gateway.openai.responses import output_items
-from gateway.openai.responses.output_items import Item
+from gateway.openai.responses.output_items import ItemObject
 
 IN_PROGRESS = "in_progress"
 TEXT, REFUSAL = "output_text", "refusal"
@@ -50,7 +50,7 @@ class ItemEncoder:
         """Its position in the output."""
         self.is_done = False
 
-    def to_item(self, status: str) -> Item:
+    def to_item(self, status: str) -> ItemObject:
         """Return the item as it is now."""
         raise NotImplementedError
 
@@ -78,7 +78,7 @@ class ItemEncoder:
         )
 
 
-class ReasoningEncoder(ItemEncoder):
+class ReasoningItemEncoder(ItemEncoder):
     """Encodes reasoning, as a summary with one part."""
 
     def __init__(self, writer: EventWriter, item_id: str, index: int) -> None:
@@ -89,7 +89,7 @@ class ReasoningEncoder(ItemEncoder):
         self.has_ended = False
         """Whether its text is complete."""
 
-    def to_item(self, status: str) -> Item:
+    def to_item(self, status: str) -> ItemObject:
         text = "".join(self._deltas)
         return output_items.reasoning_item(self.id, [text] if text else [], self.blocks)
 
@@ -128,7 +128,7 @@ class ReasoningEncoder(ItemEncoder):
 class PartEncoder:
     """Encodes a part of a message: the text, or the refusal."""
 
-    def __init__(self, message: "MessageEncoder", kind: str, index: int) -> None:
+    def __init__(self, message: "MessageItemEncoder", kind: str, index: int) -> None:
         self.kind = kind
         self._message = message
         self._index = index
@@ -149,7 +149,7 @@ class PartEncoder:
     def _more_fields(self) -> dict[str, Any]:
         return {"logprobs": []} if self.kind == TEXT else {}
 
-    def to_part(self) -> Item:
+    def to_part(self) -> ItemObject:
         text = "".join(self._deltas)
         is_text = self.kind == TEXT
         return (output_items.text_part if is_text else output_items.refusal_part)(text)
@@ -178,14 +178,14 @@ class PartEncoder:
         )
 
 
-class MessageEncoder(ItemEncoder):
+class MessageItemEncoder(ItemEncoder):
     """Encodes the message of a reply."""
 
     def __init__(self, writer: EventWriter, item_id: str, index: int) -> None:
         super().__init__(writer, item_id, index)
         self._parts: dict[str, PartEncoder] = {}
 
-    def to_item(self, status: str) -> Item:
+    def to_item(self, status: str) -> ItemObject:
         parts = [part.to_part() for part in self._parts.values()]
         return output_items.message_item(self.id, parts, status)
 
@@ -202,7 +202,7 @@ class MessageEncoder(ItemEncoder):
         yield from super().finish(status)
 
 
-class CallEncoder(ItemEncoder):
+class CallItemEncoder(ItemEncoder):
     """Encodes a call of a client's tool."""
 
     def __init__(
@@ -212,7 +212,7 @@ class CallEncoder(ItemEncoder):
         self._call_id, self._name = call_id, name
         self._arguments: list[str] = []
 
-    def to_item(self, status: str) -> Item:
+    def to_item(self, status: str) -> ItemObject:
         call = ToolCall(self._call_id, self._name, "".join(self._arguments))
         return output_items.call_item(self.id, call, status)
 

@@ -14,7 +14,8 @@ from core.messages import Reasoning, ToolCall
 from core.reply import Reply
 from gateway.openai.responses import reasoning_blocks
 
-Item = dict[str, Any]
+ItemObject = dict[str, Any]
+"""An item of a response, or a part of one."""
 
 ITEM_ID_PATTERN = re.compile(
     r"(msg|rs|fc|in)_([0-9a-f]{32})(?:_([0-9]{1,9}))?(?:_([0-9]{1,9}))?", re.A
@@ -46,7 +47,9 @@ def parse_item_id(text: str) -> ItemId | None:
     return ItemId(kind, TurnId(uuid.UUID(digits)), int(number or 1), int(call or 0))
 
 
-def message_item(item_id: str, content: Sequence[Item], status: str) -> Item:
+def message_item(
+    item_id: str, content: Sequence[ItemObject], status: str
+) -> ItemObject:
     return {
         "id": item_id,
         "type": "message",
@@ -56,15 +59,15 @@ def message_item(item_id: str, content: Sequence[Item], status: str) -> Item:
     }
 
 
-def text_part(text: str) -> Item:
+def text_part(text: str) -> ItemObject:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def refusal_part(text: str) -> Item:
+def refusal_part(text: str) -> ItemObject:
     return {"type": "refusal", "refusal": text}
 
 
-def call_item(item_id: str, call: ToolCall, status: str) -> Item:
+def call_item(item_id: str, call: ToolCall, status: str) -> ItemObject:
     return {
         "id": item_id,
         "type": "function_call",
@@ -75,15 +78,15 @@ def call_item(item_id: str, call: ToolCall, status: str) -> Item:
     }
 
 
-def summary_part(text: str) -> Item:
+def summary_part(text: str) -> ItemObject:
     return {"type": "summary_text", "text": text}
 
 
 def reasoning_item(
     item_id: str, summary: Sequence[str], blocks: Sequence[Reasoning] = ()
-) -> Item:
+) -> ItemObject:
     """Return a reasoning item; `blocks` are what its provider expects back."""
-    item: Item = {
+    item: ItemObject = {
         "id": item_id,
         "type": "reasoning",
         "summary": [summary_part(text) for text in summary],
@@ -95,7 +98,7 @@ def reasoning_item(
 
 def items_of_reply(
     turn_id: TurnId, reply: Reply, status: str, *, with_blocks: bool
-) -> list[Item]:
+) -> list[ItemObject]:
     """Return the items of a complete reply.
 
     `with_blocks` adds the reasoning that the client returns with its tools' results.
@@ -110,7 +113,7 @@ def items_of_reply(
 
 def items_of_stored(
     turn_id: TurnId, text: str, calls: Sequence[ToolCall], status: str
-) -> list[Item]:
+) -> list[ItemObject]:
     """Return the items of a stored reply, of which the reasoning is not stored."""
     return [
         *_text_items(turn_id, text, "", status),
@@ -120,7 +123,7 @@ def items_of_stored(
 
 def _reasoning_items(
     turn_id: TurnId, text: str, blocks: Sequence[Reasoning]
-) -> Iterator[Item]:
+) -> Iterator[ItemObject]:
     if text or blocks:
         item_id = format_item_id("rs", turn_id)
         yield reasoning_item(item_id, [text] if text else [], blocks)
@@ -128,7 +131,7 @@ def _reasoning_items(
 
 def _text_items(
     turn_id: TurnId, text: str, refusal: str, status: str
-) -> Iterator[Item]:
+) -> Iterator[ItemObject]:
     content = [text_part(text)] if text else []
     if refusal:
         content.append(refusal_part(refusal))
@@ -138,6 +141,6 @@ def _text_items(
 
 def _call_items(
     turn_id: TurnId, calls: Sequence[ToolCall], status: str
-) -> Iterator[Item]:
+) -> Iterator[ItemObject]:
     for number, call in enumerate(calls, start=1):
         yield call_item(format_item_id("fc", turn_id, number), call, status)

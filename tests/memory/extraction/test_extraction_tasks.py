@@ -262,9 +262,7 @@ def test_claim_reads_only_open_tasks(owner, monkeypatch):
 
 def test_turn_adds_its_task_in_one_statement(owner):
     job = add_turn(owner, "hello")
-    stored = extraction_tasks.StoredTurn(
-        owner, job.payload["thread"], job.turn_id, 0, 1
-    )
+    stored = extraction_tasks.TurnRange(owner, job.payload["thread"], job.turn_id, 0, 1)
     request = extraction_tasks.ExtractionRequest("assistant", "Asia/Tokyo")
     with CaptureQueriesContext(connection) as queries:
         extraction_tasks.enqueue(stored, request, NOON)

@@ -15,7 +15,7 @@ from judges.models import Feedback, Score
 from judges.scoring.verdict_parser import JudgeResult
 from mcp_bridge.models import McpToken
 from memory.extraction import extraction_tasks
-from memory.extraction.extraction_tasks import ExtractionRequest, StoredTurn
+from memory.extraction.extraction_tasks import ExtractionRequest, TurnRange
 from memory.models import (
     ConsolidationRun,
     Fact,
@@ -56,7 +56,7 @@ def store_user_data(user_id: UserId, secret: str = "plums") -> None:
     StoredCompletion.objects.create(
         message=message, user_id=user_id, metadata={"topic": secret}
     )
-    turn = StoredTurn(user_id, thread.pk, message.turn_id, 0, 2)
+    turn = TurnRange(user_id, thread.pk, message.turn_id, 0, 2)
     extraction_tasks.enqueue(turn, ExtractionRequest("assistant"), AT)
     Task.objects.extractions().filter(user_id=user_id).update(
         result=extraction_tasks.failure_result(secret)
