@@ -14,7 +14,7 @@ from api_base.json_responses import json_response
 from config import live
 from core.errors import Invalid
 from core.text.sanitization import escape_and_truncate
-from gateway.anthropic import error_shape
+from gateway.anthropic.detection import is_anthropic
 from gateway.openai import serializers
 from turns.preparation import routing
 
@@ -46,7 +46,7 @@ async def list_models(request: HttpRequest, query: Query[ModelsQuery]) -> HttpRe
     names = [*filter(caller.may_call, routing.list_names(live.current()))]
     page, has_more = _page(names, query)
     data = [_serialize(request, name) for name in page]
-    if not error_shape.applies_to(request):
+    if not is_anthropic(request):
         return json_response({"object": "list", "data": data})
     ends = {
         "first_id": page[0] if page else None,
@@ -90,7 +90,7 @@ def _index(names: list[str], parameter: str, query: ModelsQuery) -> int:
 
 
 def _serialize(request: HttpRequest, name: str) -> dict[str, Any]:
-    if not error_shape.applies_to(request):
+    if not is_anthropic(request):
         return serializers.serialize_model(name, int(STARTED_AT.timestamp()))
     return {
         "type": "model",

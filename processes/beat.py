@@ -14,14 +14,14 @@ from celery.beat import Scheduler
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from processes import background_process
+from processes import process_startup
 
 FORCE_EXIT_SECONDS = 5.0
 
 
 def run() -> None:
     """Run what is due until SIGTERM."""
-    with background_process.prepared("due tasks"):
+    with process_startup.prepared("due tasks"):
         # Celery's own command would import all jobs to send their names.
         app: Celery = import_string(settings.COULISSE_CELERY_APP)
         run_scheduler(import_string(settings.CELERY_BEAT_SCHEDULER)(app))
@@ -60,4 +60,4 @@ def _wait_for_signals() -> Iterator[Callable[[float], bool]]:
 
 
 if __name__ == "__main__":
-    background_process.run_as_child(run, grace_seconds=FORCE_EXIT_SECONDS)
+    process_startup.run_as_child(run, grace_seconds=FORCE_EXIT_SECONDS)

@@ -19,7 +19,7 @@ from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from processes import background_process
+from processes import process_startup
 
 DRAIN_SECONDS = 8
 """Time for running jobs to finish after SIGTERM."""
@@ -53,7 +53,7 @@ def run(*, concurrency: int = 0, **options: Any) -> int:
     for category in (SecurityWarning, CPendingDeprecationWarning):
         warnings.simplefilter("ignore", category)
     signals.worker_shutting_down.connect(limit_drain)
-    with background_process.prepared("jobs"):
+    with process_startup.prepared("jobs"):
         worker = Worker(
             app=app,
             quiet=True,
@@ -82,7 +82,7 @@ def _force_exit() -> None:
 
 def main() -> None:
     try:
-        background_process.run_as_child(
+        process_startup.run_as_child(
             lambda: sys.exit(run()), grace_seconds=FORCE_EXIT_SECONDS
         )
     finally:

@@ -1,4 +1,4 @@
-"""Errors in Anthropic's shape, on the addresses of its API."""
+"""Errors in the shape of Anthropic's API."""
 
 from typing import Any, cast
 
@@ -9,11 +9,8 @@ from django.http.response import HttpResponseBase
 from core.errors import CoulisseError
 from core.runtime import request_ids
 from gateway import errors
+from gateway.anthropic.detection import is_anthropic
 
-ROOT = "/v1/messages"
-MODELS = "/v1/models"
-VERSION_HEADER = "anthropic-version"
-"""Anthropic's clients always send it; on `/v1/models` it selects their shape."""
 TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -24,14 +21,6 @@ TYPES = {
     504: "timeout_error",
 }
 """The types of errors by status; others depend on whose fault it is."""
-
-
-def applies_to(request: HttpRequest) -> bool:
-    """Return whether a request is one of Anthropic's API."""
-    path = request.path
-    if path == ROOT or path.startswith(f"{ROOT}/"):
-        return True
-    return path.startswith(MODELS) and VERSION_HEADER in request.headers
 
 
 def error_body(message: str, status: int) -> dict[str, Any]:
@@ -55,7 +44,7 @@ def error_frame(error: CoulisseError | None) -> bytes:
 def reshape(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     """Return a response; an error of Anthropic's API gets its shape."""
     is_json = response.get("Content-Type") == "application/json"
-    if response.status_code < 400 or not is_json or not applies_to(request):
+    if response.status_code < 400 or not is_json or not is_anthropic(request):
         return response
     reply = cast(HttpResponse, response)
     message = orjson.loads(reply.content)["error"]["message"]
