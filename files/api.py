@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 from ninja import Query, Router
 
-from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from access.users.request_user import CallerQuery, identify_user
 from api_base import pagination
 from api_base.json_responses import json_response
 from core.ids import UserId
@@ -51,7 +51,7 @@ because browsers run scripts in HTML, SVG and XML."""
     description="The same content a second time is the same file, with its new name "
     "and purpose.",
     response=FileObject,
-    openapi_extra={**USER_HEADER_OPENAPI, "requestBody": UPLOAD_BODY},
+    openapi_extra={"requestBody": UPLOAD_BODY},
 )
 async def upload_file(request: HttpRequest, query: Query[CallerQuery]) -> HttpResponse:
     user_id = identify_user(request, query)
@@ -60,12 +60,7 @@ async def upload_file(request: HttpRequest, query: Query[CallerQuery]) -> HttpRe
     return json_response(FileObject.of(file))
 
 
-@router.get(
-    "",
-    summary="List your files, newest first",
-    response=FileList,
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("", summary="List your files, newest first", response=FileList)
 async def list_files(request: HttpRequest, query: Query[FilesQuery]) -> HttpResponse:
     user_id = identify_user(request, query)
     cursor = await pagination.resolve_cursor(
@@ -83,12 +78,7 @@ async def list_files(request: HttpRequest, query: Query[FilesQuery]) -> HttpResp
     return json_response(pagination.serialize_page(items, has_more=has_more))
 
 
-@router.get(
-    "/{file_id}",
-    summary="Show a file",
-    response=FileObject,
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("/{file_id}", summary="Show a file", response=FileObject)
 async def show_file(
     request: HttpRequest, file_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
@@ -96,11 +86,7 @@ async def show_file(
     return json_response(FileObject.of(file))
 
 
-@router.get(
-    "/{file_id}/content",
-    summary="Download the content of a file",
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("/{file_id}/content", summary="Download the content of a file")
 async def download_file(
     request: HttpRequest, file_id: str, query: Query[CallerQuery]
 ) -> StreamingHttpResponse:
@@ -119,12 +105,7 @@ async def download_file(
     )
 
 
-@router.delete(
-    "/{file_id}",
-    summary="Delete a file",
-    response=DeletedFile,
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.delete("/{file_id}", summary="Delete a file", response=DeletedFile)
 async def delete_file(
     request: HttpRequest, file_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:

@@ -8,9 +8,11 @@ from django.core.exceptions import TooManyFieldsSent
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from ninja import NinjaAPI, Router
 from ninja.errors import HttpError, ValidationError
+from ninja.openapi.schema import OpenAPISchema
 from ninja.operation import Operation
 from ninja.parser import Parser
 
+from access.users.request_user import OPENAPI_PARAMETERS
 from core.errors import CoulisseError, Invalid
 from files.api import router as files
 from gateway import errors, model_list
@@ -53,6 +55,18 @@ def _redirect_to_login(request: HttpRequest, exc: LoginRequired) -> HttpResponse
 
 class Api(NinjaAPI):
     """`/v1`, with operation ids that do not depend on module names."""
+
+    def get_openapi_schema(self, **options: Any) -> OpenAPISchema:
+        """Return the schema; each route has the parameters that name its user."""
+        schema = super().get_openapi_schema(**options)
+        for methods in schema["paths"].values():
+            for operation in methods.values():
+                parameters = operation["parameters"]
+                names = {parameter["name"] for parameter in parameters}
+                parameters += [
+                    each for each in OPENAPI_PARAMETERS if each["name"] not in names
+                ]
+        return schema
 
     def get_openapi_operation_id(self, operation: Operation) -> str:
         """Return the function's name; ninja's own ids start with its module."""

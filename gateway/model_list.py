@@ -35,11 +35,7 @@ class ModelsQuery(CallerQuery):
     )
 
 
-@router.get(
-    "",
-    summary="List the agents and experiments",
-    openapi_extra=request_user.USER_HEADER_OPENAPI,
-)
+@router.get("", summary="List the agents and experiments")
 async def list_models(request: HttpRequest, query: Query[ModelsQuery]) -> HttpResponse:
     request_user.find_named_user(request, query)
     caller = caller_of(request)
@@ -55,11 +51,7 @@ async def list_models(request: HttpRequest, query: Query[ModelsQuery]) -> HttpRe
     return json_response({"data": data, "has_more": has_more, **ends})
 
 
-@router.get(
-    "/{path:name}",
-    summary="Show one agent or experiment",
-    openapi_extra=request_user.USER_HEADER_OPENAPI,
-)
+@router.get("/{path:name}", summary="Show one agent or experiment")
 async def show_model(
     request: HttpRequest, name: str, query: Query[CallerQuery]
 ) -> HttpResponse:

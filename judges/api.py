@@ -3,7 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
-from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from access.users.request_user import CallerQuery, identify_user
 from api_base.json_responses import json_response
 from core import ids
 from core.ids import TurnId
@@ -20,7 +20,6 @@ router = Router(tags=["Feedback"])
     summary="Create or replace feedback on a reply",
     description="Feedback on the same reply replaces the earlier feedback.",
     response=FeedbackObject,
-    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def give_feedback(
     request: HttpRequest, query: Query[CallerQuery], body: Body[NewFeedback]
@@ -41,10 +40,7 @@ async def give_feedback(
 
 
 @router.get(
-    "/{message_id}",
-    summary="Show your feedback on a reply",
-    response=FeedbackObject,
-    openapi_extra=USER_HEADER_OPENAPI,
+    "/{message_id}", summary="Show your feedback on a reply", response=FeedbackObject
 )
 async def show_feedback(
     request: HttpRequest, message_id: str, query: Query[CallerQuery]
@@ -57,10 +53,7 @@ async def show_feedback(
 
 
 @router.delete(
-    "/{message_id}",
-    summary="Delete your feedback on a reply",
-    response=DeletedFeedback,
-    openapi_extra=USER_HEADER_OPENAPI,
+    "/{message_id}", summary="Delete your feedback on a reply", response=DeletedFeedback
 )
 async def delete_feedback(
     request: HttpRequest, message_id: str, query: Query[CallerQuery]

@@ -7,7 +7,7 @@ from ninja import Query, Router
 from pydantic import AfterValidator, Field
 
 from access.users.list_queries import ListQuery
-from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from access.users.request_user import CallerQuery, identify_user
 from api_base import pagination
 from api_base.field_types import Instant, refuse_nul
 from api_base.json_responses import json_response
@@ -63,12 +63,7 @@ class TurnsQuery(ListQuery):
         return given if self.since is None else {**given, "started_at__gte": self.since}
 
 
-@router.get(
-    "",
-    summary="List turns, newest first",
-    response=TurnList,
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("", summary="List turns, newest first", response=TurnList)
 async def list_turns(request: HttpRequest, query: Query[TurnsQuery]) -> HttpResponse:
     user_id = _user_allowed_turns(request, query)
     cursor = await pagination.resolve_cursor(
@@ -91,12 +86,7 @@ def _user_allowed_turns(request: HttpRequest, query: CallerQuery) -> UserId:
     return identify_user(request, query)
 
 
-@router.get(
-    "/{turn_id}",
-    summary="Show a turn with all its calls",
-    response=TurnObject,
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("/{turn_id}", summary="Show a turn with all its calls", response=TurnObject)
 async def show_turn(
     request: HttpRequest, turn_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:

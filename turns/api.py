@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
 from access.users.caller import caller_of
-from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from access.users.request_user import CallerQuery, identify_user
 from api_base import pagination
 from api_base.json_responses import json_response
 from config import live
@@ -34,8 +34,7 @@ router = Router(tags=["Tasks"])
 
 IDEMPOTENCY_OPENAPI: dict[str, Any] = {
     "parameters": [
-        *USER_HEADER_OPENAPI["parameters"],
-        *options.OPTION_HEADERS_OPENAPI,
+        *options.TURN_OPENAPI["parameters"],
         idempotency.describe_header(
             "A unique text for each task. A repeated request with the same key "
             "returns the same task."
@@ -87,12 +86,7 @@ def _request_digest(body: NewTask, metadata: Mapping[str, str]) -> str:
     return idempotency.digest(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))
 
 
-@router.get(
-    "",
-    summary="List tasks, newest first",
-    response=TaskList,
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("", summary="List tasks, newest first", response=TaskList)
 async def list_tasks(request: HttpRequest, query: Query[TasksQuery]) -> HttpResponse:
     user_id = identify_user(request, query)
     after = await pagination.resolve_cursor(
@@ -109,12 +103,7 @@ async def list_tasks(request: HttpRequest, query: Query[TasksQuery]) -> HttpResp
     return json_response(tasks)
 
 
-@router.get(
-    "/{task_id}",
-    summary="Show a task",
-    response=TaskObject,
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("/{task_id}", summary="Show a task", response=TaskObject)
 async def show_task(
     request: HttpRequest, task_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
@@ -123,12 +112,7 @@ async def show_task(
     return json_response(task)
 
 
-@router.post(
-    "/{task_id}/cancel",
-    summary="Cancel a task",
-    response=TaskObject,
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.post("/{task_id}/cancel", summary="Cancel a task", response=TaskObject)
 async def cancel_task(
     request: HttpRequest, task_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:

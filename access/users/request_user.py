@@ -1,6 +1,6 @@
 """The user of a request, from the query, a header or the body.
 
-Source: DESIGN's first decision; a browser cannot send a body with GET.
+The query is for browsers, which cannot send a body with GET.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -26,34 +26,21 @@ from core.text.sanitization import escape_and_truncate
 USER_HEADER = "X-Coulisse-User"
 USER_PARAMETER = "safety_identifier"
 
-USER_HEADER_OPENAPI: dict[str, Any] = {
-    "parameters": [
-        {
-            "in": "header",
-            "name": USER_HEADER,
-            "schema": {"type": "string"},
-            "required": False,
-            "description": "The user's stable name or id, like `safety_identifier`.",
-        }
-    ]
-}
-"""The OpenAPI parameter of the header, for every route."""
-
 QUERY_DESCRIPTION = "The user's stable name or id."
-
-USER_OPENAPI: dict[str, Any] = {
-    "parameters": [
-        *USER_HEADER_OPENAPI["parameters"],
-        {
-            "in": "query",
-            "name": USER_PARAMETER,
-            "schema": {"type": "string"},
-            "required": False,
-            "description": QUERY_DESCRIPTION,
-        },
-    ]
-}
-"""The same for a route that declares no `Query` parameter to ninja."""
+OPENAPI_PARAMETERS: tuple[dict[str, Any], ...] = tuple(
+    {
+        "in": place,
+        "name": name,
+        "schema": {"type": "string"},
+        "required": False,
+        "description": description,
+    }
+    for place, name, description in (
+        ("query", USER_PARAMETER, QUERY_DESCRIPTION),
+        ("header", USER_HEADER, f"{QUERY_DESCRIPTION[:-1]}, like `{USER_PARAMETER}`."),
+    )
+)
+"""The parameters of every route that name its user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from ninja import Body, Router
 
-from access.users import request_user
 from access.users.caller import caller_of
 from api_base.json_responses import json_response
 from config import live
@@ -25,15 +24,9 @@ from turns.budget.request_usage import UsageRequest
 from turns.preparation import options, request_tokens, routing
 
 router = Router(tags=["Messages"])
-OPENAPI = {
-    "parameters": [
-        *request_user.USER_HEADER_OPENAPI["parameters"],
-        *options.OPTION_HEADERS_OPENAPI,
-    ]
-}
 
 
-@router.post("", summary="Create a message", openapi_extra=OPENAPI)
+@router.post("", summary="Create a message", openapi_extra=options.TURN_OPENAPI)
 async def create_message(
     request: HttpRequest, body: Body[MessageRequest]
 ) -> HttpResponseBase:
@@ -60,11 +53,7 @@ def _read_metadata(request: HttpRequest, body: MessageRequest) -> Mapping[str, s
     return metadata
 
 
-@router.post(
-    "/count_tokens",
-    summary="Estimate the tokens of a message",
-    openapi_extra=request_user.USER_HEADER_OPENAPI,
-)
+@router.post("/count_tokens", summary="Estimate the tokens of a message")
 async def count_tokens(request: HttpRequest, body: Body[CountRequest]) -> HttpResponse:
     config, caller = live.current(), caller_of(request)
     user_id = client_identity.identify_user(request, body)

@@ -7,7 +7,7 @@ from ninja import Query, Router
 
 from access.audit import audit_log
 from access.audit.request_audit import build_event
-from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from access.users.request_user import CallerQuery, identify_user
 from api_base.json_responses import json_response
 from config import live
 from core.text.sanitization import escape_and_truncate
@@ -17,11 +17,7 @@ from turns.tools.mcp_sessions import TOKEN_MANAGER
 router = Router(tags=["MCP"])
 
 
-@router.get(
-    "",
-    summary="List the MCP servers and whether the user is connected",
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("", summary="List the MCP servers and whether the user is connected")
 async def list_servers(request: HttpRequest, query: Query[CallerQuery]) -> HttpResponse:
     user_id = identify_user(request, query)
     connected = await TOKEN_MANAGER.connection_states(live.current(), user_id)
@@ -32,11 +28,7 @@ async def list_servers(request: HttpRequest, query: Query[CallerQuery]) -> HttpR
     return json_response({"object": "list", "data": data})
 
 
-@router.delete(
-    "/{server}",
-    summary="Disconnect the user from an MCP server",
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.delete("/{server}", summary="Disconnect the user from an MCP server")
 async def disconnect(
     request: HttpRequest, server: str, query: Query[CallerQuery]
 ) -> HttpResponse:

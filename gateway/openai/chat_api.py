@@ -8,7 +8,7 @@ from ninja import Body, Query, Router
 
 from access.users import request_user
 from access.users.caller import caller_of
-from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from access.users.request_user import CallerQuery, identify_user
 from api_base.json_responses import json_response
 from gateway.auth import usage_limits
 from gateway.openai import chat, request_conversion, stored_completions
@@ -46,9 +46,7 @@ async def create_completion(
     return await chat.complete_turn(turn)
 
 
-@router.get(
-    "", summary="List stored chat completions", openapi_extra=USER_HEADER_OPENAPI
-)
+@router.get("", summary="List stored chat completions")
 @counted
 async def list_completions(
     request: HttpRequest, query: Query[CompletionsQuery]
@@ -57,11 +55,7 @@ async def list_completions(
     return json_response(await stored_completions.list_completions(user_id, query))
 
 
-@router.get(
-    "/{completion_id}",
-    summary="Show a stored chat completion",
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("/{completion_id}", summary="Show a stored chat completion")
 @counted
 async def show_completion(
     request: HttpRequest, completion_id: str, query: Query[CallerQuery]
@@ -72,9 +66,7 @@ async def show_completion(
 
 
 @router.post(
-    "/{completion_id}",
-    summary="Change the metadata of a stored chat completion",
-    openapi_extra=USER_HEADER_OPENAPI,
+    "/{completion_id}", summary="Change the metadata of a stored chat completion"
 )
 @counted
 async def change_completion(
@@ -88,11 +80,7 @@ async def change_completion(
     return json_response(stored_completions.serialize(completion))
 
 
-@router.delete(
-    "/{completion_id}",
-    summary="Delete a stored chat completion",
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.delete("/{completion_id}", summary="Delete a stored chat completion")
 @counted
 async def delete_completion(
     request: HttpRequest, completion_id: str, query: Query[CallerQuery]
@@ -102,9 +90,7 @@ async def delete_completion(
 
 
 @router.get(
-    "/{completion_id}/messages",
-    summary="List what a stored chat completion replied to",
-    openapi_extra=USER_HEADER_OPENAPI,
+    "/{completion_id}/messages", summary="List what a stored chat completion replied to"
 )
 @counted
 async def list_completion_messages(

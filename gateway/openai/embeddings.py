@@ -87,7 +87,7 @@ class EmbeddingRequest(CallerBody):
     dimensions: Annotated[int, Field(ge=1, le=MAX_DIMENSIONS)] | None = None
 
 
-@router.post("", summary="Embed texts", openapi_extra=request_user.USER_OPENAPI)
+@router.post("", summary="Embed texts")
 async def create_embeddings(
     request: HttpRequest, body: Body[EmbeddingRequest]
 ) -> HttpResponse:

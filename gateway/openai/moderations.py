@@ -7,7 +7,7 @@ from ninja import Body, Query, Router
 from pydantic import Field, StringConstraints
 
 from access.users.caller import caller_of
-from access.users.request_user import USER_HEADER_OPENAPI, CallerBody, CallerQuery
+from access.users.request_user import CallerBody, CallerQuery
 from api_base.json_responses import json_response
 from config import live
 from gateway.openai.embeddings import refuse_agent_tokens
@@ -33,7 +33,7 @@ class ModerationRequest(CallerBody):
     )
 
 
-@router.post("", summary="Classify content", openapi_extra=USER_HEADER_OPENAPI)
+@router.post("", summary="Classify content")
 async def create_moderation(
     request: HttpRequest, query: Query[CallerQuery], body: Body[ModerationRequest]
 ) -> HttpResponse:

@@ -5,7 +5,7 @@ from ninja import Body, Query, Router
 
 from access.audit import audit_log
 from access.audit.request_audit import build_event
-from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from access.users.request_user import CallerQuery, identify_user
 from api_base import pagination
 from api_base.json_responses import json_response
 from core.errors import Invalid
@@ -36,12 +36,7 @@ ACTOR = "user"
 router = Router(tags=["Memories"])
 
 
-@router.get(
-    "",
-    summary="List memories, newest first",
-    response=MemoryList,
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("", summary="List memories, newest first", response=MemoryList)
 async def list_memories(
     request: HttpRequest, query: Query[MemoriesQuery]
 ) -> HttpResponse:
@@ -66,12 +61,7 @@ async def list_memories(
     return json_response(serializers.memory_page(page, has_more=has_more))
 
 
-@router.post(
-    "",
-    summary="Save a memory",
-    response={201: SavedMemory},
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.post("", summary="Save a memory", response={201: SavedMemory})
 async def create_memory(
     request: HttpRequest, query: Query[CallerQuery], body: Body[NewMemory]
 ) -> HttpResponse:
@@ -101,10 +91,7 @@ async def create_memory(
 
 
 @router.get(
-    "/search",
-    summary="Search memories and past messages",
-    response=SearchResultList,
-    openapi_extra=USER_HEADER_OPENAPI,
+    "/search", summary="Search memories and past messages", response=SearchResultList
 )
 async def search_by_query(
     request: HttpRequest, query: Query[MemorySearchQuery]
@@ -115,10 +102,7 @@ async def search_by_query(
 
 
 @router.post(
-    "/search",
-    summary="Search memories and past messages",
-    response=SearchResultList,
-    openapi_extra=USER_HEADER_OPENAPI,
+    "/search", summary="Search memories and past messages", response=SearchResultList
 )
 async def search_by_body(
     request: HttpRequest, query: Query[CallerQuery], body: Body[MemorySearchBody]
@@ -147,12 +131,7 @@ async def _search(user_id: UserId, query: MemorySearchBody) -> HttpResponse:
     return json_response(content)
 
 
-@router.get(
-    "/{memory_id}",
-    summary="Show a memory",
-    response=MemoryObject,
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("/{memory_id}", summary="Show a memory", response=MemoryObject)
 async def show_memory(
     request: HttpRequest, memory_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
@@ -163,12 +142,7 @@ async def show_memory(
     return json_response(MemoryObject.model_validate(fact))
 
 
-@router.patch(
-    "/{memory_id}",
-    summary="Change a memory",
-    response=MemoryObject,
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.patch("/{memory_id}", summary="Change a memory", response=MemoryObject)
 async def change_memory(
     request: HttpRequest,
     memory_id: str,
@@ -201,12 +175,7 @@ async def change_memory(
     return json_response(MemoryObject.model_validate(fact))
 
 
-@router.delete(
-    "/{memory_id}",
-    summary="Delete a memory",
-    response=DeletedMemory,
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.delete("/{memory_id}", summary="Delete a memory", response=DeletedMemory)
 async def delete_memory(
     request: HttpRequest, memory_id: str, query: Query[DeletionQuery]
 ) -> HttpResponse:
@@ -230,7 +199,6 @@ async def delete_memory(
     "/{memory_id}/history",
     summary="List the changes of a memory, oldest first",
     response=MemoryHistory,
-    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_history(
     request: HttpRequest, memory_id: str, query: Query[CallerQuery]

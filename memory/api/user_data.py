@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from access.audit import audit_log
 from access.audit.request_audit import build_event
-from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from access.users.request_user import CallerQuery, identify_user
 from api_base.json_responses import json_response
 from config import live
 from core.ids import UserId
@@ -24,7 +24,6 @@ from telemetry.config import TELEMETRY
 router = Router(tags=["Users"])
 
 EXPORT_OPENAPI = {
-    **USER_HEADER_OPENAPI,
     "responses": {
         200: {
             "description": "OK",
@@ -105,7 +104,6 @@ async def stream_export(
     "",
     summary="Erase all data of the user, after confirmation",
     response={200: UserErased, 202: ErasureRequested},
-    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def erase_user(request: HttpRequest, query: Query[EraseQuery]) -> HttpResponse:
     user_id = identify_user(request, query)

@@ -9,7 +9,7 @@ from typing import Any, cast
 from django.http import HttpRequest
 
 from access.config import USERS
-from access.users.request_user import USER_OPENAPI, GivenName, header_values
+from access.users.request_user import GivenName, header_values
 from config import live
 from config.validation.suggestions import did_you_mean
 from core.errors import Invalid
@@ -24,21 +24,19 @@ DEFAULT_THREAD = "default"
 THREAD_HEADER = "X-Coulisse-Thread"
 HISTORY_HEADER = "X-Coulisse-History"
 
-OPTION_HEADERS_OPENAPI: list[dict[str, Any]] = [
-    {
-        "in": "header",
-        "name": name,
-        "schema": {"type": "string"},
-        "required": False,
-        "description": f"Like `metadata.{key}`.",
-    }
-    for name, key in ((THREAD_HEADER, "thread_id"), (HISTORY_HEADER, "history"))
-]
-"""The OpenAPI parameters of the headers that `request_metadata` reads."""
 TURN_OPENAPI: dict[str, Any] = {
-    "parameters": [*USER_OPENAPI["parameters"], *OPTION_HEADERS_OPENAPI]
+    "parameters": [
+        {
+            "in": "header",
+            "name": name,
+            "schema": {"type": "string"},
+            "required": False,
+            "description": f"Like `metadata.{key}`.",
+        }
+        for name, key in ((THREAD_HEADER, "thread_id"), (HISTORY_HEADER, "history"))
+    ]
 }
-"""Those of a turn whose route declares no `Query` parameter to ninja."""
+"""The OpenAPI parameters of the headers that `request_metadata` reads."""
 
 PERIODS = ("hour", "day", "month")
 """Periods for which a request may limit its user's tokens."""

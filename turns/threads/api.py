@@ -10,7 +10,7 @@ from access.audit import audit_log
 from access.audit.request_audit import build_event
 from access.users.caller import caller_of
 from access.users.list_queries import ListQuery, OrderedListQuery
-from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from access.users.request_user import CallerQuery, identify_user
 from api_base import pagination
 from api_base.json_responses import json_response
 from config import live
@@ -47,12 +47,7 @@ MAX_DIGITS = 19
 router = Router(tags=["Threads"])
 
 
-@router.get(
-    "",
-    summary="List threads, most recently active first",
-    response=ThreadList,
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("", summary="List threads, most recently active first", response=ThreadList)
 async def list_threads(request: HttpRequest, query: Query[ListQuery]) -> HttpResponse:
     user_id = identify_user(request, query)
     threads = await database_executor.run(
@@ -75,7 +70,6 @@ async def list_threads(request: HttpRequest, query: Query[ListQuery]) -> HttpRes
     "/{path:thread_id}/messages",
     summary="List the messages of a thread",
     response=ThreadMessageList,
-    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def list_messages(
     request: HttpRequest, thread_id: str, query: Query[OrderedListQuery]
@@ -104,7 +98,6 @@ async def list_messages(
     response={200: ThreadMessageList, 201: ThreadMessageList},
     openapi_extra={
         "parameters": [
-            *USER_HEADER_OPENAPI["parameters"],
             idempotency.describe_header(
                 "A unique text for each import. A repeated request with the same key "
                 "adds nothing."
@@ -147,12 +140,7 @@ async def add_messages(
     )
 
 
-@router.get(
-    "/{path:thread_id}",
-    summary="Show a thread",
-    response=ThreadObject,
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("/{path:thread_id}", summary="Show a thread", response=ThreadObject)
 async def show_thread(
     request: HttpRequest, thread_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
@@ -161,10 +149,7 @@ async def show_thread(
 
 
 @router.patch(
-    "/{path:thread_id}",
-    summary="Change the title of a thread",
-    response=ThreadObject,
-    openapi_extra=USER_HEADER_OPENAPI,
+    "/{path:thread_id}", summary="Change the title of a thread", response=ThreadObject
 )
 async def change_thread(
     request: HttpRequest,
@@ -184,7 +169,6 @@ async def change_thread(
     "/{path:thread_id}",
     summary="Delete a thread, after confirmation",
     response={200: ThreadDeleted, 202: DeletionRequested},
-    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def delete_thread(
     request: HttpRequest, thread_id: str, query: Query[DeletionQuery]

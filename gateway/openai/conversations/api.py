@@ -3,7 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
-from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from access.users.request_user import CallerQuery, identify_user
 from api_base import pagination
 from api_base.json_responses import json_response
 from database import database_executor
@@ -19,7 +19,7 @@ from memory.transcript import conversations, message_deletion
 router = Router(tags=["Conversations"])
 
 
-@router.post("", summary="Create a conversation", openapi_extra=USER_HEADER_OPENAPI)
+@router.post("", summary="Create a conversation")
 async def create_conversation(
     request: HttpRequest, query: Query[CallerQuery], body: Body[NewConversation]
 ) -> HttpResponse:
@@ -28,11 +28,7 @@ async def create_conversation(
     return json_response(thread_items.serialize(created))
 
 
-@router.get(
-    "/{conversation_id}",
-    summary="Show a conversation",
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("/{conversation_id}", summary="Show a conversation")
 async def show_conversation(
     request: HttpRequest, conversation_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
@@ -41,11 +37,7 @@ async def show_conversation(
     return json_response(thread_items.serialize(found))
 
 
-@router.post(
-    "/{conversation_id}",
-    summary="Change the metadata of a conversation",
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.post("/{conversation_id}", summary="Change the metadata of a conversation")
 async def change_conversation(
     request: HttpRequest,
     conversation_id: str,
@@ -61,11 +53,7 @@ async def change_conversation(
     return json_response(thread_items.serialize(changed))
 
 
-@router.delete(
-    "/{conversation_id}",
-    summary="Delete a conversation",
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.delete("/{conversation_id}", summary="Delete a conversation")
 async def delete_conversation(
     request: HttpRequest, conversation_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
@@ -79,11 +67,7 @@ async def delete_conversation(
     )
 
 
-@router.get(
-    "/{conversation_id}/items",
-    summary="List the items of a conversation",
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("/{conversation_id}/items", summary="List the items of a conversation")
 async def list_items(
     request: HttpRequest, conversation_id: str, query: Query[ItemsQuery]
 ) -> HttpResponse:
@@ -92,11 +76,7 @@ async def list_items(
     return json_response(await thread_items.read_page(user_id, conversation_id, query))
 
 
-@router.post(
-    "/{conversation_id}/items",
-    summary="Add items to a conversation",
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.post("/{conversation_id}/items", summary="Add items to a conversation")
 async def create_items(
     request: HttpRequest,
     conversation_id: str,
@@ -110,9 +90,7 @@ async def create_items(
 
 
 @router.get(
-    "/{conversation_id}/items/{item_id}",
-    summary="Show an item of a conversation",
-    openapi_extra=USER_HEADER_OPENAPI,
+    "/{conversation_id}/items/{item_id}", summary="Show an item of a conversation"
 )
 async def show_item(
     request: HttpRequest,
@@ -128,9 +106,7 @@ async def show_item(
 
 
 @router.delete(
-    "/{conversation_id}/items/{item_id}",
-    summary="Delete an item of a conversation",
-    openapi_extra=USER_HEADER_OPENAPI,
+    "/{conversation_id}/items/{item_id}", summary="Delete an item of a conversation"
 )
 async def delete_item(
     request: HttpRequest,

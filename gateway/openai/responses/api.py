@@ -8,7 +8,7 @@ from ninja import Body, Query, Router
 
 from access.users import request_user
 from access.users.caller import caller_of
-from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
+from access.users.request_user import CallerQuery, identify_user
 from api_base import pagination
 from api_base.json_responses import json_response
 from config import live
@@ -76,11 +76,7 @@ async def create_response(
         raise PreviousResponseUnknown(body.previous_response_id or "") from exc
 
 
-@router.post(
-    "/input_tokens",
-    summary="Estimate the input tokens of a response",
-    openapi_extra=request_user.USER_OPENAPI,
-)
+@router.post("/input_tokens", summary="Estimate the input tokens of a response")
 async def count_response_tokens(
     request: HttpRequest, body: Body[ResponseRequest]
 ) -> HttpResponse:
@@ -100,9 +96,7 @@ async def count_response_tokens(
         return json_response(counted, headers=admitted.headers)
 
 
-@router.get(
-    "/{response_id}", summary="Show a response", openapi_extra=USER_HEADER_OPENAPI
-)
+@router.get("/{response_id}", summary="Show a response")
 async def show_response(
     request: HttpRequest, response_id: str, query: Query[ResponseQuery]
 ) -> HttpResponseBase:
@@ -113,9 +107,7 @@ async def show_response(
     return json_response(stored_responses.serialize(stored))
 
 
-@router.delete(
-    "/{response_id}", summary="Delete a response", openapi_extra=USER_HEADER_OPENAPI
-)
+@router.delete("/{response_id}", summary="Delete a response")
 async def delete_response(
     request: HttpRequest, response_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
@@ -123,11 +115,7 @@ async def delete_response(
     return json_response(await stored_responses.delete(user_id, response_id))
 
 
-@router.post(
-    "/{response_id}/cancel",
-    summary="Cancel a background response",
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.post("/{response_id}/cancel", summary="Cancel a background response")
 async def cancel_response(
     request: HttpRequest, response_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
@@ -136,11 +124,7 @@ async def cancel_response(
     return json_response(stored_responses.serialize(stored))
 
 
-@router.get(
-    "/{response_id}/input_items",
-    summary="List what a response replied to",
-    openapi_extra=USER_HEADER_OPENAPI,
-)
+@router.get("/{response_id}/input_items", summary="List what a response replied to")
 async def list_input_items(
     request: HttpRequest, response_id: str, query: Query[ItemsQuery]
 ) -> HttpResponse:
