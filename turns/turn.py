@@ -14,9 +14,10 @@ from agents.loop import ToolSet
 from config.sections import Config
 from core import trace
 from core.history import HistoryMode
-from core.ids import TurnId, UserId
+from core.ids import TurnId, UserId, new_turn_id
 from core.messages import Message
 from core.reply import Reply
+from core.runtime import request_ids
 from core.tools import Tool
 from core.trace import Call
 from memory.config import MemoryConfig
@@ -32,11 +33,14 @@ OnEnd = Callable[[Reply, Sequence[Call]], None]
 OnInterruption = Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRequest:
-    """A client's request, read and checked by the entry point."""
+    """A client's request, read and checked by the entry point.
 
-    turn_id: TurnId
+    Raises `SchemaInvalid` for a schema of `response_format` beyond the limits.
+    """
+
+    turn_id: TurnId = field(default_factory=new_turn_id)
     agent: str
     user_id: UserId
     """Resolved by the entry point, which knows where a request names its user."""
@@ -49,15 +53,16 @@ class TurnRequest:
     """The parameters of the request that OpenAI does not have."""
     tools: Sequence[dict[str, Any]] = ()
     """The client's own tools; their calls go back to the client."""
-    format: reply_format.ReplyFormat | None = None
     response_format: Mapping[str, Any] | None = None
-    """The same as `format`, for providers that enforce it themselves."""
+    """OpenAI's object, for providers that enforce it themselves; None for free text."""
+    format: reply_format.ReplyFormat | None = field(init=False)
+    """The same, for the check of the reply."""
     stored_fields: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the request that are stored with the reply, for its client."""
     stream: bool = False
     caller: Caller = ANONYMOUS
     """The authenticated caller."""
-    request_id: str = ""
+    request_id: str = field(default_factory=request_ids.current.get)
     """The client's id for the request, or a generated one."""
     origin: Origin = "chat"
     on_end: OnEnd | None = None
@@ -71,6 +76,10 @@ class TurnRequest:
     """Whether facts are extracted from the prompt as from a user's own words."""
     generation: int = 0
     """Length of the chain of turns in which each one requested the next."""
+
+    def __post_init__(self) -> None:
+        parsed = reply_format.from_response_format(self.response_format)
+        object.__setattr__(self, "format", parsed)
 
 
 @dataclass(frozen=True, slots=True)

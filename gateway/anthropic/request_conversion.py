@@ -5,8 +5,7 @@ from typing import Any
 
 from access.users.caller import Caller
 from core.errors import Invalid
-from core.ids import UserId, new_turn_id
-from core.runtime import request_ids
+from core.ids import UserId
 from gateway.anthropic import input_messages
 from gateway.anthropic.schemas import (
     ClientTool,
@@ -16,7 +15,6 @@ from gateway.anthropic.schemas import (
 )
 from gateway.openai import request_conversion as chat
 from turns.preparation import options
-from turns.structured_output import reply_format
 from turns.turn import TurnRequest
 
 EFFORTS = ((2048, "low"), (12_000, "medium"), (28_000, "high"))
@@ -32,9 +30,7 @@ def to_turn_request(
     `metadata` has the options of the turn.
     """
     tools = read_tools(body)
-    response_format = native_format(body)
     return TurnRequest(
-        turn_id=new_turn_id(),
         agent=body.model,
         user_id=user_id,
         messages=input_messages.to_messages(body.system, body.messages),
@@ -42,11 +38,9 @@ def to_turn_request(
         parameters=_parameters(body, has_tools=bool(tools)),
         extra_parameters=dict(body.extra_parameters()),
         tools=tools,
-        format=reply_format.from_response_format(response_format),
-        response_format=response_format,
+        response_format=native_format(body),
         stream=bool(body.stream),
         caller=caller,
-        request_id=request_ids.current.get(),
     )
 
 

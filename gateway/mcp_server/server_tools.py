@@ -21,10 +21,9 @@ from agents.tool_execution import result_text
 from config.sections import Config
 from core import token_estimates
 from core.events import HandoffStarted, Usage
-from core.ids import UserId, new_turn_id
+from core.ids import UserId
 from core.messages import Message
 from core.reply import Reply
-from core.runtime import request_ids
 from core.trace import TracedToolCall
 from core.validation import tool_names
 from gateway.config import MCP_SERVER
@@ -163,7 +162,6 @@ class AgentTool:
         named = {} if parsed.thread_id is None else {"thread_id": parsed.thread_id}
         metadata = options.request_metadata(exchange.http, named)
         request = TurnRequest(
-            turn_id=new_turn_id(),
             agent=self.agent,
             user_id=user_id,
             messages=[Message("user", parsed.message)],
@@ -171,7 +169,6 @@ class AgentTool:
             parameters={},
             stream=exchange.wants_progress,
             caller=self.caller,
-            request_id=request_ids.current.get(),
         )
         exchange.step = f"{self.agent} is working"
         reply = Reply()

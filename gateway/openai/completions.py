@@ -22,10 +22,8 @@ from core.events import (
     TurnFinished,
     Usage,
 )
-from core.ids import new_turn_id
 from core.messages import Message
 from core.reply import Reply
-from core.runtime import request_ids
 from gateway.openai import request_conversion, serializers, sse, turn_response
 from gateway.openai.serializers import ObjectHead
 from gateway.schemas import CompletionBody, Items
@@ -82,7 +80,6 @@ async def create_text_completion(
     metadata = options.request_metadata(request, body.metadata)
     _refuse_unsupported(body)
     turn = TurnRequest(
-        turn_id=new_turn_id(),
         agent=body.model,
         user_id=user_id,
         messages=[Message("user", _read_prompt(body.prompt))],
@@ -91,7 +88,6 @@ async def create_text_completion(
         extra_parameters=request_conversion.extra_parameters(body),
         stream=bool(body.stream),
         caller=caller_of(request),
-        request_id=request_ids.current.get(),
     )
     head = serializers.new_head(turn.turn_id, turn.agent)
     if turn.stream:

@@ -11,7 +11,6 @@ from access.users.caller import Caller
 from core.errors import Invalid
 from core.ids import UserId, new_turn_id
 from core.messages import Content, Message, ToolCall
-from core.runtime import request_ids
 from core.text.sanitization import escape_and_truncate
 from core.validation import schema_limits
 from core.validation.schema_limits import SchemaTooLarge
@@ -30,7 +29,6 @@ from gateway.schemas import (
 from providers.registry import LOG_PROBS, PARAMETERS
 from turns import stored_completions
 from turns.preparation import options
-from turns.structured_output import reply_format
 from turns.turn import TurnRequest
 
 PASSED_PARAMETERS = PARAMETERS - {"response_format"}
@@ -54,7 +52,6 @@ def to_turn_request(
     parameter is passed to the provider, used here or refused with `Invalid`.
     """
     _refuse_unsupported(body)
-    response_format = _native_format(body.response_format)
     tools = _check_tools(body)
     turn_id = new_turn_id()
     return TurnRequest(
@@ -66,11 +63,9 @@ def to_turn_request(
         parameters=_passed_parameters(body),
         extra_parameters=extra_parameters(body),
         tools=tools,
-        format=reply_format.from_response_format(response_format),
-        response_format=response_format,
+        response_format=_native_format(body.response_format),
         stream=bool(body.stream),
         caller=caller,
-        request_id=request_ids.current.get(),
         on_end=partial(
             stored_completions.record_completion, user_id, turn_id, body.metadata or {}
         )

@@ -16,9 +16,7 @@ from access.users import identity
 from access.users.caller import ANONYMOUS
 from config import live
 from core.errors import CoulisseError
-from core.ids import new_turn_id
 from core.messages import Message
-from core.runtime import request_ids
 from gateway.asgi.event_stream import EventStream
 from gateway.openai import chat, sse
 from studio.base.views import StudioView
@@ -99,7 +97,6 @@ def build_turn_request(body: PlaygroundMessage) -> TurnRequest:
     routing.check_name(live.current(), body.agent)
     metadata = {} if body.thread_id is None else {"thread_id": body.thread_id}
     return TurnRequest(
-        turn_id=new_turn_id(),
         agent=body.agent,
         user_id=identity.derive_user_id(identity.check_identifier(body.user)),
         messages=[Message(role="user", content=body.message)],
@@ -109,7 +106,6 @@ def build_turn_request(body: PlaygroundMessage) -> TurnRequest:
         parameters={},
         stream=True,
         caller=ANONYMOUS,
-        request_id=request_ids.current.get(),
     )
 
 

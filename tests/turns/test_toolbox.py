@@ -8,7 +8,7 @@ import uuid
 from agents.config import AGENTS
 from agents.function_tools import FunctionTool
 from config.loading import loader
-from core.ids import UserId, new_turn_id
+from core.ids import UserId
 from mcp_bridge import toolset
 from tests.mcp_bridge.conftest import HERE
 from turns.preparation import options
@@ -75,12 +75,11 @@ async def test_background_turn_waits_for_its_mcp_servers(tmp_path, monkeypatch):
     async def tool_names(origin) -> list[str]:
         user_id = UserId(uuid.uuid4())
         request = TurnRequest(
-            new_turn_id(),
-            "one",
-            user_id,
-            [],
-            options.read_options({}),
-            {},
+            agent="one",
+            user_id=user_id,
+            messages=[],
+            options=options.read_options({}),
+            parameters={},
             origin=origin,
         )
         box = Toolbox(config, user_id, request.options, request=request)

@@ -10,7 +10,6 @@ from core import ids
 from core.messages import Message
 from memory.transcript import message_rows
 from memory.transcript.message_rows import NewMessage
-from turns.structured_output import reply_format
 from turns.turn import TurnRequest
 
 KEY = "turn"
@@ -39,15 +38,13 @@ def apply(payload: Mapping[str, Any], request: TurnRequest) -> TurnRequest:
     if KEY not in payload:
         return request
     fields = orjson.loads(payload[KEY])
-    response_format = fields["response_format"]
     return replace(
         request,
         messages=_parse_messages(fields),
         parameters=fields["parameters"],
         extra_parameters=fields["extra_parameters"],
         tools=fields["tools"],
-        format=reply_format.from_response_format(response_format),
-        response_format=response_format,
+        response_format=fields["response_format"],
         stored_fields=fields["stored_fields"],
         options=replace(
             request.options,

@@ -11,7 +11,6 @@ from memory.transcript.message_rows import NewMessage
 from tasks.queue.claimed_task import ClaimedTask
 from turns.preparation import prompt
 from turns.preparation.options import TurnOptions
-from turns.structured_output import reply_format
 from turns.turn import Turn, TurnRequest
 
 COPIED_OPTIONS = ("thread", "language_instruction", "is_memory_off", "time_zone")
@@ -59,7 +58,6 @@ class TurnSnapshot:
             options=TurnOptions(**self.options),
             parameters=self.parameters,
             tools=self.tools,
-            format=reply_format.from_response_format(self.response_format),
             response_format=self.response_format,
             request_id=task.request_id,
             origin="shadow",

@@ -5,9 +5,8 @@ from typing import Any
 
 from access.users.caller import Caller
 from core.errors import Invalid
-from core.ids import UserId, new_turn_id
+from core.ids import UserId
 from core.messages import Message
-from core.runtime import request_ids
 from gateway.openai import request_conversion as chat
 from gateway.openai.responses import input_items, request_echo
 from gateway.openai.responses.schemas import (
@@ -19,7 +18,6 @@ from gateway.openai.responses.schemas import (
 )
 from gateway.schemas import JsonObjectFormat
 from turns.preparation.options import TurnOptions
-from turns.structured_output import reply_format
 from turns.turn import TurnRequest
 
 REFUSED_PARAMETERS = {
@@ -56,10 +54,8 @@ def to_turn_request(
     """
     messages = _read_messages(body, stored_items)
     _check_continuation(body, messages)
-    response_format = _native_format(body)
     tools = _read_tools(body)
     return TurnRequest(
-        turn_id=new_turn_id(),
         agent=body.model,
         user_id=user_id,
         messages=messages,
@@ -67,12 +63,10 @@ def to_turn_request(
         parameters=_parameters(body, has_tools=bool(tools)),
         extra_parameters=chat.extra_parameters(body),
         tools=tools,
-        format=reply_format.from_response_format(response_format),
-        response_format=response_format,
+        response_format=_native_format(body),
         stored_fields=request_echo.stored_fields(body) if body.is_stored else {},
         stream=bool(body.stream),
         caller=caller,
-        request_id=request_ids.current.get(),
     )
 
 
