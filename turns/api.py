@@ -17,10 +17,8 @@ from core import ids
 from core.ids import UserId
 from database import database_executor
 from tasks import user_tasks
-from tasks.config import TASKS
 from tasks.errors import TaskUnknown
 from tasks.schemas import TaskList, TaskObject
-from tasks.submission import admission
 from turns import idempotency
 from turns.agent_tasks import task_requests
 from turns.agent_tasks.task_requests import TaskRequest
@@ -53,7 +51,6 @@ async def create_task(
     request: HttpRequest, query: Query[CallerQuery], body: Body[NewTask]
 ) -> HttpResponse:
     user_id = identify_user(request, query, body)
-    config = live.current()
     metadata = options.request_metadata(request, body.metadata)
     task_request = TaskRequest(
         body.agent,
@@ -65,10 +62,11 @@ async def create_task(
         delay_seconds=body.delay_seconds,
         key=_idempotency_key(request, user_id),
     )
-    task_id, is_new = await database_executor.run_to_end(
-        admission.admit_task,
-        task_requests.build_task(config, caller_of(request), user_id, task_request),
-        max_open=config.get(TASKS).max_open,
+    task_id, is_new = await task_requests.submit(
+        live.current(),
+        caller_of(request),
+        user_id,
+        task_request,
         request_digest=_request_digest(body, metadata),
     )
     task = await database_executor.run(user_tasks.get_task, task_id, user_id)

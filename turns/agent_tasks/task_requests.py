@@ -11,9 +11,11 @@ from access.users.caller import Caller
 from agents.errors import AgentUnknown
 from config.sections import Config
 from core.ids import UserId
+from database import database_executor
 from tasks.config import MAX_RETRIES, TASKS
 from tasks.errors import TaskInvalid, TasksDisabled
 from tasks.queue.task_spec import TaskSpec
+from tasks.submission import admission
 from turns.agent_tasks import turn_payload
 from turns.preparation import options, routing
 
@@ -53,6 +55,26 @@ class TaskRequest:
     turn: str | None = None
     """The whole request (`turn_payload.to_payload`), of which the prompt is only the
     user's text."""
+
+
+async def submit(
+    config: Config,
+    caller: Caller,
+    user_id: UserId,
+    request: TaskRequest,
+    *,
+    request_digest: str = "",
+) -> tuple[uuid.UUID, bool]:
+    """Enqueue a task; return its id, and whether it is new.
+
+    Raises as `build_task` and `admission.admit_task` do.
+    """
+    return await database_executor.run_to_end(
+        admission.admit_task,
+        build_task(config, caller, user_id, request),
+        max_open=config.get(TASKS).max_open,
+        request_digest=request_digest,
+    )
 
 
 def build_task(

@@ -20,7 +20,6 @@ from database import database_executor
 from tasks import user_tasks
 from tasks.config import TASKS
 from tasks.schemas import MAX_LISTED, ListedTask
-from tasks.submission import admission
 from turns.agent_tasks import task_requests
 from turns.agent_tasks.task_requests import TaskRequest
 from turns.preparation import routing
@@ -134,11 +133,8 @@ class _TaskToolHandlers:
             learns=False,
             has_own_thread=True,
         )
-        spec = task_requests.build_task(
+        task_id, _ = await task_requests.submit(
             self.config, self.request.caller, self.user_id, task_request
-        )
-        task_id, _ = await database_executor.run_to_end(
-            admission.admit_task, spec, max_open=self.config.get(TASKS).max_open
         )
         return {"task_id": str(task_id)}
 

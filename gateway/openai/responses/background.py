@@ -6,13 +6,10 @@ from typing import Any
 from config import live
 from core.errors import Invalid
 from core.ids import TurnId
-from database import database_executor
 from gateway.openai.responses import request_echo
 from gateway.openai.responses.response_object import ResponseHead
 from gateway.openai.responses.schemas import ResponseRequest
 from memory.recall import query_embedding
-from tasks.config import TASKS
-from tasks.submission import admission
 from turns.agent_tasks import task_requests, turn_payload
 from turns.agent_tasks.task_requests import MAX_PROMPT_LENGTH, TaskRequest
 from turns.turn import TurnRequest
@@ -25,7 +22,6 @@ async def start(body: ResponseRequest, turn: TurnRequest) -> dict[str, Any]:
     """
     if not body.is_stored:
         raise Invalid("a background response needs 'store': true", param="store")
-    config = live.current()
     text = query_embedding.last_user_text(turn.messages)
     task_request = TaskRequest(
         turn.agent,
@@ -34,10 +30,8 @@ async def start(body: ResponseRequest, turn: TurnRequest) -> dict[str, Any]:
         metadata=body.metadata or {},
         turn=turn_payload.to_payload(turn),
     )
-    task_id, _ = await database_executor.run_to_end(
-        admission.admit_task,
-        task_requests.build_task(config, turn.caller, turn.user_id, task_request),
-        max_open=config.get(TASKS).max_open,
+    task_id, _ = await task_requests.submit(
+        live.current(), turn.caller, turn.user_id, task_request
     )
     created_at = int(time.time())
     head = ResponseHead(
