@@ -1,10 +1,9 @@
 """Handler of agent tasks: the prompt goes to an agent, and its reply is the result."""
 
-import uuid
 from contextlib import aclosing
 from functools import partial
 
-from access.users.caller import ANONYMOUS, Caller
+from access.users.caller import ANONYMOUS
 from core.messages import Message
 from database import database_executor
 from tasks.queue.claimed_task import ClaimedTask
@@ -25,7 +24,9 @@ async def run(task: ClaimedTask) -> TaskOutcome:
         messages=[Message("user", task.prompt)],
         options=options.read_options(task.payload.get("metadata", {})),
         parameters={},
-        caller=await _load_caller(task.token_id),
+        caller=ANONYMOUS
+        if task.token_id is None
+        else await database_executor.run(storage.load_caller, task.token_id),
         request_id=task.request_id,
         stream=True,  # Streaming keeps the partial reply if the turn is cancelled.
         origin="task",
@@ -39,11 +40,3 @@ async def run(task: ClaimedTask) -> TaskOutcome:
         async for _ in events:
             pass
     return TaskOutcome(is_closed=True)
-
-
-async def _load_caller(token_id: uuid.UUID | None) -> Caller:
-    return (
-        ANONYMOUS
-        if token_id is None
-        else await database_executor.run(storage.load_caller, token_id)
-    )

@@ -14,17 +14,13 @@ from core.trace import Call
 from tasks.queue.claimed_task import ClaimedTask
 
 
-def load_caller(token_id: uuid.UUID | None) -> Caller:
+def load_caller(token_id: uuid.UUID) -> Caller:
     """Return the caller that a task with this API token is charged to.
 
     Raises `CredentialRefused` for a token that was revoked or has expired since.
     """
-    if token_id is None:
-        return caller.ANONYMOUS
     row = ApiToken.objects.filter(pk=token_id).first()
-    token = (
-        None if row is None else ApiToken.objects.verify(row.digest, datetime.now(UTC))
-    )
+    token = None if row is None else row.verified(datetime.now(UTC))
     if token is None:
         raise CredentialRefused(
             "The API token that created this task is revoked, expired or unknown"
