@@ -81,6 +81,14 @@ class TurnRequest:
         parsed = reply_format.from_response_format(self.response_format)
         object.__setattr__(self, "format", parsed)
 
+    @property
+    def instructions(self) -> list[str]:
+        """The instructions for its agent besides the preamble."""
+        texts = [self.options.language_instruction]
+        if self.format is not None:
+            texts.append(self.format.instruction)
+        return texts
+
 
 @dataclass(frozen=True, slots=True)
 class StartTime:

@@ -46,6 +46,12 @@ class NewMessage:
         return _extra_json(self)
 
 
+def to_columns(message: Message) -> tuple[str, str, str]:
+    """Return the arguments of `message_from_row`, for copies in payloads of tasks."""
+    entry = NewMessage(message, 0)
+    return message.role, entry.text, entry.extra
+
+
 def _extra_json(entry: NewMessage) -> str:
     message = entry.message
     extra: dict[str, Any] = {}

@@ -9,7 +9,6 @@ import orjson
 from core import ids
 from core.messages import Message
 from memory.transcript import message_rows
-from memory.transcript.message_rows import NewMessage
 from turns.turn import TurnRequest
 
 KEY = "turn"
@@ -17,9 +16,8 @@ KEY = "turn"
 
 def to_payload(request: TurnRequest) -> str:
     """Return the messages, tools and parameters of a request, as JSON."""
-    entries = [NewMessage(message, 0) for message in request.messages]
     fields = {
-        "messages": [(e.message.role, e.text, e.extra) for e in entries],
+        "messages": list(map(message_rows.to_columns, request.messages)),
         "parameters": dict(request.parameters),
         "extra_parameters": dict(request.extra_parameters),
         "tools": list(request.tools),

@@ -64,10 +64,7 @@ class PromptDraft:
         else:
             first = prompt.leading_system(messages)
             sent = messages[len(first) :]
-        instructions = [request.options.language_instruction]
-        if request.format is not None:
-            instructions.append(request.format.instruction)
-        system = prompt.system_messages(agent.preamble, instructions, first)
+        system = prompt.system_messages(agent.preamble, request.instructions, first)
         return cls(request, agent, history_mode, system, sent, new, count_tokens)
 
     @property

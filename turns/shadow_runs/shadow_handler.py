@@ -75,7 +75,7 @@ async def _prepare(task: ClaimedTask, config: Config, agent: AgentConfig) -> Tur
     snapshot = TurnSnapshot.from_json(task.payload)
     request = snapshot.to_turn_request(task, task.turn_ids[-1])
     system = prompt.system_messages(
-        agent.preamble, turn_snapshot.instructions(request), request.messages
+        agent.preamble, request.instructions, request.messages
     )
     box = Toolbox(
         config, task.user_id, request.options, request=request, is_shadow_run=True

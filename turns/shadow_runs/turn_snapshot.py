@@ -7,7 +7,6 @@ from typing import Any, Self
 from core.ids import TurnId
 from core.messages import Message
 from memory.transcript import message_rows
-from memory.transcript.message_rows import NewMessage
 from tasks.queue.claimed_task import ClaimedTask
 from turns.preparation import prompt
 from turns.preparation.options import TurnOptions
@@ -33,7 +32,7 @@ class TurnSnapshot:
         """Return the task payload."""
         return {
             "experiment": self.experiment,
-            "messages": [_message_as_json(message) for message in self.messages],
+            "messages": list(map(message_rows.to_columns, self.messages)),
             "options": dict(self.options),
             "parameters": dict(self.parameters),
             "tools": list(self.tools),
@@ -79,7 +78,7 @@ def has_messages(payload: Mapping[str, Any]) -> bool:
 def take_snapshot(turn: Turn) -> TurnSnapshot:
     """Return the data that another variant needs to answer the same messages."""
     request = turn.request
-    system = prompt.system_messages(turn.agent.preamble, instructions(request), ())
+    system = prompt.system_messages(turn.agent.preamble, request.instructions, ())
     return TurnSnapshot(
         experiment=turn.experiment,
         messages=turn.prompt[len(system) :],
@@ -89,16 +88,3 @@ def take_snapshot(turn: Turn) -> TurnSnapshot:
         response_format=request.response_format,
         generation=request.generation,
     )
-
-
-def instructions(request: TurnRequest) -> list[str]:
-    """Return an agent's instructions besides its preamble."""
-    texts = [request.options.language_instruction]
-    if request.format is not None:
-        texts.append(request.format.instruction)
-    return texts
-
-
-def _message_as_json(message: Message) -> tuple[str, str, str]:
-    entry = NewMessage(message, 0)
-    return message.role, entry.text, entry.extra
