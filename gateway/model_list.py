@@ -15,7 +15,6 @@ from config import live
 from core.errors import Invalid
 from core.text.sanitization import escape_and_truncate
 from gateway.anthropic.detection import is_anthropic
-from gateway.openai import serializers
 from turns.preparation import routing
 
 STARTED_AT = datetime.now(UTC).replace(microsecond=0)
@@ -83,7 +82,13 @@ def _index(names: list[str], parameter: str, query: ModelsQuery) -> int:
 
 def _serialize(request: HttpRequest, name: str) -> dict[str, Any]:
     if not is_anthropic(request):
-        return serializers.serialize_model(name, int(STARTED_AT.timestamp()))
+        created = int(STARTED_AT.timestamp())
+        return {
+            "id": name,
+            "object": "model",
+            "created": created,
+            "owned_by": "coulisse",
+        }
     return {
         "type": "model",
         "id": name,

@@ -21,6 +21,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCRequest
 
+from api_base.json_responses import json_response
 from core.text.sanitization import escape_and_truncate
 from gateway.asgi.event_stream import EventStream
 
@@ -66,12 +67,7 @@ def _shorten(data: Any) -> Any:
 
 
 def http_response(response: JsonRpcResponse) -> HttpResponse:
-    content = orjson.dumps(response.body)
-    headers = {
-        "Content-Type": "application/json",
-        "Content-Length": str(len(content)),
-    }
-    return HttpResponse(content, headers=headers, status=response.status)
+    return json_response(response.body, status=response.status)
 
 
 def error_response(

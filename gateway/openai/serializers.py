@@ -119,8 +119,3 @@ def serving_headers(provider: str, attempts: int) -> dict[str, str]:
     """
     # Provider names may contain any characters, headers only ASCII.
     return {PROVIDER_HEADER: quote(provider), ATTEMPTS_HEADER: str(attempts)}
-
-
-def serialize_model(name: str, created: int) -> dict[str, Any]:
-    """Return an agent as one of OpenAI's models."""
-    return {"id": name, "object": "model", "created": created, "owned_by": "coulisse"}
