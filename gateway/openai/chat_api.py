@@ -11,7 +11,13 @@ from access.users.caller import caller_of
 from access.users.request_user import CallerQuery, identify_user
 from api_base.json_responses import json_response
 from gateway.auth import usage_limits
-from gateway.openai import chat, request_conversion, stored_completions
+from gateway.openai import (
+    request_conversion,
+    serializers,
+    stored_completions,
+    turn_response,
+)
+from gateway.openai.sse import ChunkEncoder
 from gateway.openai.stored_completions import (
     CompletionChange,
     CompletionMessagesQuery,
@@ -42,8 +48,11 @@ async def create_completion(
         body, caller_of(request), user_id, metadata
     )
     if turn.stream:
-        return await chat.stream_turn(turn, include_usage=body.wants_usage)
-    return await chat.complete_turn(turn)
+        encoder = ChunkEncoder(turn, include_usage=body.wants_usage)
+        return await turn_response.stream(turn, encoder)
+    head = serializers.new_head(turn.turn_id, turn.agent)
+    serialize = partial(serializers.serialize_completion, head)
+    return await turn_response.complete(turn, serialize)
 
 
 @router.get("", summary="List stored chat completions")

@@ -24,6 +24,7 @@ from core.events import (
 )
 from gateway import errors
 from gateway.openai import serializers
+from turns.turn import TurnRequest
 
 DONE = b"data: [DONE]\n\n"
 HEARTBEAT = b": heartbeat\n\n"
@@ -39,10 +40,11 @@ def error_frame(error: CoulisseError | None, *, for_operators: bool = False) -> 
     return b"data: " + orjson.dumps(body) + b"\n\n"
 
 
-class FrameEncoder:
+class ChunkEncoder:
     """Encodes the events of one reply."""
 
-    def __init__(self, head: serializers.ObjectHead, *, include_usage: bool) -> None:
+    def __init__(self, turn: TurnRequest, *, include_usage: bool) -> None:
+        head = serializers.new_head(turn.turn_id, turn.agent)
         self.id = head.id
         fields = {**head.fields("chat.completion.chunk"), "choices": []}
         # With include_usage every chunk but the last has `usage: null`.

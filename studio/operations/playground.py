@@ -18,7 +18,8 @@ from config import live
 from core.errors import CoulisseError
 from core.messages import Message
 from gateway.asgi.event_stream import EventStream
-from gateway.openai import chat, sse
+from gateway.openai import sse, turn_response
+from gateway.openai.sse import ChunkEncoder
 from studio.base.views import StudioView
 from turns.preparation import options, routing
 from turns.turn import TurnRequest
@@ -112,7 +113,8 @@ def build_turn_request(body: PlaygroundMessage) -> TurnRequest:
 async def stream_frames(turn: TurnRequest) -> AsyncGenerator[bytes]:
     """Yield the turn as server-sent events, an error before the first one as well."""
     try:
-        stream = await chat.stream_turn(turn, include_usage=True)
+        encoder = ChunkEncoder(turn, include_usage=True)
+        stream = await turn_response.stream(turn, encoder)
     except CoulisseError as exc:
         yield sse.error_frame(exc, for_operators=True) + sse.DONE
         return

@@ -301,7 +301,7 @@ def test_internal_error_mid_stream_hides_details(server, fake, user, monkeypatch
     def fail(*args: object) -> None:
         raise RuntimeError("secret inside")
 
-    monkeypatch.setattr("gateway.openai.sse.FrameEncoder._tool_call_delta", fail)
+    monkeypatch.setattr("gateway.openai.sse.ChunkEncoder._tool_call_delta", fail)
     fake.reply("Hel", tool_calls=[("add", {})])
     tool = {"type": "function", "function": {"name": "add"}}
     text, error = broken(server, body(user, tools=[tool]))
