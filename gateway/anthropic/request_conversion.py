@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from access.users.caller import Caller
-from core.errors import Invalid
 from core.ids import UserId
 from gateway.anthropic import input_messages
 from gateway.anthropic.schemas import (
@@ -14,6 +13,7 @@ from gateway.anthropic.schemas import (
     ToolChoice,
 )
 from gateway.openai import request_conversion as chat
+from gateway.request_validation import validation_errors
 from turns.preparation import options
 from turns.turn import TurnRequest
 
@@ -60,12 +60,7 @@ def read_tools(body: CountRequest) -> list[dict[str, Any]]:
 
 def _to_chat_tool(tool: ClientTool, index: int) -> dict[str, Any]:
     if tool.input_schema is None:
-        param = f"tools[{index}].input_schema"
-        raise Invalid(
-            f"Missing required parameter: '{param}'",
-            param=param,
-            code="missing_required_parameter",
-        )
+        raise validation_errors.missing_parameter(f"tools[{index}].input_schema")
     function: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
     if tool.description is not None:
         function["description"] = tool.description
@@ -79,9 +74,7 @@ def _chat_choice(choice: ToolChoice | None) -> Any:
     if choice is None or choice.type != "tool":
         return None if choice is None else CHOICES[choice.type]
     if choice.name is None:
-        raise Invalid(
-            "Missing required parameter: 'tool_choice.name'", param="tool_choice.name"
-        )
+        raise validation_errors.missing_parameter("tool_choice.name")
     return {"type": "function", "function": {"name": choice.name}}
 
 

@@ -70,9 +70,9 @@ def first_error(errors: list[dict[str, Any]]) -> Invalid:
                 code="unknown_parameter",
             )
         case "missing":
-            return _missing_parameter(param)
+            return missing_parameter(param)
         case "union_tag_not_found":
-            return _missing_parameter(f"{param}.{_tag(error)}")
+            return missing_parameter(f"{param}.{_tag(error)}")
         case "union_tag_invalid":
             context = error["ctx"]
             return Invalid(
@@ -85,7 +85,8 @@ def first_error(errors: list[dict[str, Any]]) -> Invalid:
     return Invalid(f"Invalid '{param}': {message}", param=param)
 
 
-def _missing_parameter(param: str) -> Invalid:
+def missing_parameter(param: str) -> Invalid:
+    """Return OpenAI's error for a parameter that the request leaves out."""
     return Invalid(
         f"Missing required parameter: '{param}'",
         param=param,

@@ -16,6 +16,7 @@ from gateway.openai.responses.schemas import (
     MessageItem,
     ReasoningItem,
 )
+from gateway.request_validation import validation_errors
 
 TEXT_TYPES = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
 """The parts that are text, with the name of their text."""
@@ -87,6 +88,8 @@ def _read_content(content: str | list[Any], param: str) -> Content:
 
 
 def _read_part(part: Mapping[str, Any], param: str) -> dict[str, Any]:
+    if (file_id := part.get("file_id")) is not None:
+        return {"type": "file", "file": {"file_id": file_id}}
     match part["type"]:
         case "input_image":
             return _read_image(part, param)
@@ -99,10 +102,8 @@ def _read_part(part: Mapping[str, Any], param: str) -> dict[str, Any]:
 
 
 def _read_image(part: Mapping[str, Any], param: str) -> dict[str, Any]:
-    if (file_id := part.get("file_id")) is not None:
-        return {"type": "file", "file": {"file_id": file_id}}
     if (url := part.get("image_url")) is None:
-        raise _without_data(param, "image_url")
+        raise validation_errors.missing_parameter(f"{param}.image_url")
     image = {"url": url}
     if (detail := part.get("detail")) is not None:
         image["detail"] = "high" if detail == "original" else detail
@@ -110,22 +111,12 @@ def _read_image(part: Mapping[str, Any], param: str) -> dict[str, Any]:
 
 
 def _read_file(part: Mapping[str, Any], param: str) -> dict[str, Any]:
-    if (file_id := part.get("file_id")) is not None:
-        return {"type": "file", "file": {"file_id": file_id}}
     if (data := part.get("file_data") or part.get("file_url")) is None:
-        raise _without_data(param, "file_data")
+        raise validation_errors.missing_parameter(f"{param}.file_data")
     file = {"file_data": data}
     if (name := part.get("filename")) is not None:
         file["filename"] = name
     return {"type": "file", "file": file}
-
-
-def _without_data(param: str, name: str) -> Invalid:
-    return Invalid(
-        f"Missing required parameter: '{param}.{name}'",
-        param=f"{param}.{name}",
-        code="missing_required_parameter",
-    )
 
 
 def _join_replies(messages: Iterable[Message]) -> Iterable[Message]:
