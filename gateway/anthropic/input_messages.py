@@ -1,7 +1,7 @@
 """Converts the messages of a request, whose blocks become messages of their own."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 
@@ -15,6 +15,7 @@ from gateway.anthropic.schemas import (
     InputMessage,
     RedactedThinkingBlock,
     SearchResultBlock,
+    ShownBlock,
     Source,
     TextBlock,
     ThinkingBlock,
@@ -23,8 +24,6 @@ from gateway.anthropic.schemas import (
 )
 from gateway.openai.responses import reasoning_blocks
 
-ShownBlock = TextBlock | ImageBlock | DocumentBlock | SearchResultBlock
-SHOWN = (TextBlock, ImageBlock, DocumentBlock, SearchResultBlock)
 SEPARATOR = "\n\n"
 ERROR_PREFIX = "Error: "
 """Precedes failed results: other providers have no field for it."""
@@ -76,7 +75,7 @@ def _check(
 
 def _read_user(blocks: Sequence[Any], param: str) -> Iterator[Message]:
     """Yield the results of tools, then what the user says."""
-    _check(blocks, (*SHOWN, ToolResultBlock), "user", param)
+    _check(blocks, (*get_args(ShownBlock), ToolResultBlock), "user", param)
     for block in blocks:
         if isinstance(block, ToolResultBlock):
             yield Message(
@@ -85,7 +84,7 @@ def _read_user(blocks: Sequence[Any], param: str) -> Iterator[Message]:
                 tool_call_id=block.tool_use_id,
                 cache_control=_mark([block]),
             )
-    shown = [block for block in blocks if isinstance(block, SHOWN)]
+    shown = [block for block in blocks if isinstance(block, ShownBlock)]
     if shown or not blocks:
         yield Message("user", _read_content(shown), cache_control=_mark(shown))
 

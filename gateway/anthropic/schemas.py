@@ -124,28 +124,21 @@ class ToolUseBlock(CacheableBlock):
     input: Any = None
 
 
-ResultBlock = Annotated[
-    TextBlock | ImageBlock | DocumentBlock | SearchResultBlock,
-    Field(discriminator="type"),
-]
+ShownBlock = TextBlock | ImageBlock | DocumentBlock | SearchResultBlock
+"""What users and tools say."""
 
 
 class ToolResultBlock(CacheableBlock):
     type: Literal["tool_result"]
     tool_use_id: CallId
-    content: str | Items[ResultBlock] | None = None
+    content: str | Items[Annotated[ShownBlock, Field(discriminator="type")]] | None = (
+        None
+    )
     is_error: bool | None = None
 
 
 ContentBlock = Annotated[
-    TextBlock
-    | ImageBlock
-    | DocumentBlock
-    | SearchResultBlock
-    | ThinkingBlock
-    | RedactedThinkingBlock
-    | ToolUseBlock
-    | ToolResultBlock,
+    ShownBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock | ToolResultBlock,
     Field(discriminator="type"),
 ]
 
