@@ -1,15 +1,22 @@
 """Turns that clients ask for later by an id: that of the turn, or of its task."""
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from django.db import transaction
 
 from core.errors import Conflict, public_text
-from core.events import Usage
+from core.events import (
+    Event,
+    FinishReason,
+    TextDelta,
+    ToolCallDelta,
+    TurnFinished,
+    Usage,
+)
 from core.ids import TurnId, UserId
 from core.messages import Message
 from memory.transcript import message_deletion, turn_lookup
@@ -56,6 +63,17 @@ class StoredTurn:
     def input(self) -> Sequence[tuple[int, Message]]:
         """The messages before the reply, with their positions."""
         return self.payload_input if self.turn is None else self.turn.input
+
+    def events(self) -> Iterator[Event]:
+        """Yield the events of the reply, with all its text in one; none without it."""
+        turn = self.turn
+        if turn is None:
+            return
+        if turn.text:
+            yield TextDelta(turn.text)
+        for index, call in enumerate(turn.tool_calls):
+            yield ToolCallDelta(index, call.id, call.name, call.arguments)
+        yield TurnFinished(cast(FinishReason, turn.finish_reason), self.usage)
 
 
 def read_turn(user_id: UserId, found: uuid.UUID) -> StoredTurn | None:

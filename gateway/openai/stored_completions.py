@@ -24,7 +24,7 @@ from database import database_executor
 from gateway.openai import serializers
 from gateway.openai.errors import CompletionUnknown
 from gateway.openai.serializers import ObjectHead
-from turns import replay, stored_completions
+from turns import stored_completions
 from turns.stored_completions import CompletionTurn
 from turns.stored_turns import StoredTurn
 
@@ -144,9 +144,8 @@ def serialize_messages(completion: CompletionTurn, query: PageQuery) -> dict[str
 
 def _to_reply(stored: StoredTurn) -> Reply:
     reply = Reply()
-    if stored.turn is not None:
-        for event in replay.events_of(stored.turn, stored.usage):
-            reply.add(event)
+    for event in stored.events():
+        reply.add(event)
     return reply
 
 

@@ -146,7 +146,10 @@ def served_by(turn: Turn) -> ServedBy:
 
 
 def annotate_error(error: CoulisseError, turn: Turn) -> None:
-    """Add the turn's ids and its attempts so far to an error that ends it."""
+    """Add the provider and the attempts so far to an error that ends the turn.
+
+    They become headers of the response.
+    """
     error.provider = error.provider or _latest_model_call(turn).provider
     error.attempts = trace.count_attempts(turn.record)
 

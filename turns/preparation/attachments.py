@@ -1,4 +1,4 @@
-"""The files that messages refer to: checked first, and read for the model."""
+"""Files in messages, for the models of an agent, which may not read all types."""
 
 from collections.abc import Sequence
 from dataclasses import replace

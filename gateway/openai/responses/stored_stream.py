@@ -15,7 +15,6 @@ from gateway.openai import sse
 from gateway.openai.errors import ResponseUnknown
 from gateway.openai.responses import stored_responses
 from gateway.openai.responses.event_encoder import EventEncoder
-from turns import replay
 from turns.stored_turns import StoredTurn
 
 logger = logging.getLogger(__name__)
@@ -57,5 +56,4 @@ def _encode_end(encoder: EventEncoder, stored: StoredTurn) -> bytes:
         return encoder.encode_end(response)
     encoder.turn_id = stored.turn.turn_id
     encoder.ended_at = response["completed_at"]
-    events = replay.events_of(stored.turn, stored.usage)
-    return b"".join(map(encoder.encode, events))
+    return b"".join(map(encoder.encode, stored.events()))
