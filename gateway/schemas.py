@@ -1,8 +1,8 @@
 """OpenAI's chat completion request as pydantic models.
 
-Source: OpenAI's API reference, "Create chat completion". This module defines only the
-shape; `request_conversion.py` defines the meaning of the fields. Unknown fields are
-refused.
+Source: OpenAI's API reference, "Create chat completion". Other endpoints use these
+parts, too. Unknown fields of a request go to the agent, those of its parts are refused,
+except in messages, which clients send back as received.
 """
 
 from typing import Annotated, Any, Literal, NotRequired, TypeVar

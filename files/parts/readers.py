@@ -1,4 +1,4 @@
-"""Who reads the files of a prompt, and which types its models take."""
+"""Which types of files can be put into the prompt of an agent."""
 
 from dataclasses import dataclass
 

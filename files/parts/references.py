@@ -79,7 +79,7 @@ def file_id_of(part: Part) -> str | None:
 
 
 def is_file(part: Part) -> bool:
-    """Return whether the content of a part is a stored file, or within it."""
+    """Return whether a part names a stored file, or contains a file as base64."""
     return file_id_of(part) is not None or documents.inline_data(part) is not None
 
 

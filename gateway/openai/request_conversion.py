@@ -77,8 +77,7 @@ def to_turn_request(
 def _refuse_unsupported(body: ChatRequest) -> None:
     """Raise `Invalid` for OpenAI parameters that this server does not support."""
     for name, reason in REFUSED_PARAMETERS.items():
-        # `logprobs: false` requests nothing; `web_search_options: {}` requests a
-        # search.
+        # An empty object is a request: `web_search_options: {}` is a search.
         if getattr(body, name) not in (None, False):
             raise unsupported(name, reason)
     if body.n is not None and body.n != 1:
