@@ -3,7 +3,9 @@
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+
+from pydantic import BaseModel
 
 from core.errors import Invalid
 from core.ids import UserId
@@ -11,6 +13,7 @@ from database import database_executor
 
 Id = TypeVar("Id", bound=uuid.UUID)
 Position = TypeVar("Position")
+Shown = TypeVar("Shown", bound=BaseModel)
 Cursor = tuple[datetime, uuid.UUID]
 """The creation time and id of the last object of a page."""
 
@@ -26,6 +29,23 @@ def serialize_page(
         "first_id": objects[0]["id"] if objects else None,
         "last_id": objects[-1]["id"] if objects else None,
     }
+
+
+class ListPage(BaseModel, Generic[Shown]):
+    """A page of objects that are pydantic models, as documents describe it."""
+
+    object: Literal["list"] = "list"
+    data: list[Shown]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+    @classmethod
+    def of(cls, data: list[Any], *, has_more: bool) -> Self:
+        first_id, last_id = (
+            (str(data[0].id), str(data[-1].id)) if data else (None, None)
+        )
+        return cls(data=data, has_more=has_more, first_id=first_id, last_id=last_id)
 
 
 class PageQuery(Protocol):

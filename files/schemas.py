@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from access.users.list_queries import OrderedListQuery
+from api_base.pagination import ListPage
 from files.types import StoredFile
 
 MAX_PAGE_SIZE = 10_000
@@ -87,14 +88,8 @@ class FileObject(BaseModel):
         )
 
 
-class FileList(BaseModel):
+class FileList(ListPage[FileObject]):
     """A page of files."""
-
-    object: Literal["list"] = "list"
-    data: list[FileObject]
-    has_more: bool
-    first_id: str | None
-    last_id: str | None
 
 
 class DeletedFile(BaseModel):

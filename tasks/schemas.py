@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from api_base.field_types import NullIfEmpty
+from api_base.pagination import ListPage
 from core.errors import public_text
 from core.text.sanitization import truncate
 from telemetry.schemas import Cost
@@ -104,9 +105,5 @@ class StudioListedTask(StudioTask):
     result: ListedText | None
 
 
-class TaskList(BaseModel):
-    object: Literal["list"] = "list"
-    data: list[ListedTask]
-    has_more: bool
-    first_id: UUID | None
-    last_id: UUID | None
+class TaskList(ListPage[ListedTask]):
+    pass

@@ -43,8 +43,7 @@ def list_tasks(
         found = found.filter(agent=agent)
     tasks, has_more = found.page(limit, after)
     page = [ListedTask.model_validate(task) for task in tasks]
-    first_id, last_id = (page[0].id, page[-1].id) if page else (None, None)
-    return TaskList(data=page, has_more=has_more, first_id=first_id, last_id=last_id)
+    return TaskList.of(page, has_more=has_more)
 
 
 def find_cursor(

@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from api_base.field_types import NullIfEmpty
+from api_base.pagination import ListPage
 from core import ids
 from core.errors import public_text
 from core.trace import ToolKind
@@ -160,9 +161,5 @@ class TurnObject(StudioTurn):
     origin: Literal["chat", "task"]
 
 
-class TurnList(BaseModel):
-    object: Literal["list"]
-    data: list[ListedTurn]
-    has_more: bool
-    first_id: str | None
-    last_id: str | None
+class TurnList(ListPage[ListedTurn]):
+    pass

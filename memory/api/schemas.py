@@ -23,6 +23,7 @@ from api_base.field_types import (
     UnixSeconds,
     refuse_nul,
 )
+from api_base.pagination import ListPage
 from core import token_estimates
 from core.errors import Invalid
 from memory.facts import public_ids
@@ -307,12 +308,8 @@ class SavedMemory(MemoryObject):
     superseded: FactId | None
 
 
-class MemoryList(BaseModel):
-    object: Literal["list"] = "list"
-    data: list[MemoryObject]
-    has_more: bool
-    first_id: str | None
-    last_id: str | None
+class MemoryList(ListPage[MemoryObject]):
+    pass
 
 
 class MemoryChange(BaseModel):

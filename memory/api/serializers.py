@@ -25,12 +25,7 @@ SCORE_NAMES = ("similarity", "terms", "window")
 
 def memory_page(facts: Sequence[Any], *, has_more: bool) -> MemoryList:
     data = [MemoryObject.model_validate(fact) for fact in facts]
-    return MemoryList(
-        data=data,
-        has_more=has_more,
-        first_id=data[0].id if data else None,
-        last_id=data[-1].id if data else None,
-    )
+    return MemoryList.of(data, has_more=has_more)
 
 
 def saved_memory(fact: Any, saved: SaveResult) -> SavedMemory:

@@ -13,6 +13,7 @@ from api_base.field_types import (
     UnixSeconds,
     refuse_nul,
 )
+from api_base.pagination import ListPage
 from core.messages import Role
 
 MAX_TITLE_LENGTH = 200
@@ -102,19 +103,12 @@ class ThreadMessage(BaseModel):
     created_at: UnixSeconds
 
 
-class ListPage(BaseModel):
-    object: Literal["list"] = "list"
-    has_more: bool
-    first_id: str | None
-    last_id: str | None
+class ThreadList(ListPage[ThreadObject]):
+    pass
 
 
-class ThreadList(ListPage):
-    data: list[ThreadObject]
-
-
-class ThreadMessageList(ListPage):
-    data: list[ThreadMessage]
+class ThreadMessageList(ListPage[ThreadMessage]):
+    pass
 
 
 class ThreadCounts(BaseModel):
