@@ -31,6 +31,11 @@ def serialize_page(
     }
 
 
+def cut_page(objects: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
+    """Return a page of the first objects; one more than the limit shows if it ends."""
+    return serialize_page(objects[:limit], has_more=len(objects) > limit)
+
+
 class ListPage(BaseModel, Generic[Shown]):
     """A page of objects that are pydantic models, as documents describe it."""
 
@@ -75,9 +80,7 @@ def select_page(
         if query.after not in ids:
             raise wrong_cursor()
         start = ids.index(query.after) + 1
-    page = ordered[start : start + query.limit]
-    has_more = len(ordered) > start + query.limit
-    return serialize_page(page, has_more=has_more)
+    return cut_page(ordered[start:], query.limit)
 
 
 async def resolve_cursor(

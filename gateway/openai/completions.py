@@ -42,18 +42,13 @@ PASSED = (
     "temperature",
     "top_p",
 )
-NEUTRAL_VALUES: dict[str, Any] = {
-    "best_of": 1,
-    "echo": False,
-    "n": 1,
-    "suffix": "",
+REFUSED_PARAMETERS: dict[str, tuple[Any, str]] = {
+    "best_of": (1, "a turn has one reply"),
+    "echo": (False, "the prompt is not part of the reply"),
+    "n": (1, "a turn has one reply; send several requests"),
+    "suffix": ("", "chat models do not insert text"),
 }
-REASONS = {
-    "best_of": "a turn has one reply",
-    "echo": "the prompt is not part of the reply",
-    "n": "a turn has one reply; send several requests",
-    "suffix": "chat models do not insert text",
-}
+"""Parameters with the value that changes nothing, and why others are refused."""
 
 
 class CompletionRequest(CompletionBody):
@@ -107,9 +102,9 @@ def _parameters(body: CompletionRequest) -> dict[str, Any]:
 
 
 def _refuse_unsupported(body: CompletionRequest) -> None:
-    for name, neutral in NEUTRAL_VALUES.items():
+    for name, (neutral, reason) in REFUSED_PARAMETERS.items():
         if getattr(body, name) not in (None, neutral):
-            raise request_conversion.unsupported(name, REASONS[name])
+            raise request_conversion.unsupported(name, reason)
     request_conversion.check_stream_options(body)
 
 

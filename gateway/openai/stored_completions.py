@@ -117,8 +117,7 @@ async def list_completions(user_id: UserId, query: CompletionsQuery) -> dict[str
             limit=query.limit + 1,
         )
     )
-    page = [serialize(each) for each in turns[: query.limit]]
-    return pagination.serialize_page(page, has_more=len(turns) > query.limit)
+    return pagination.cut_page(list(map(serialize, turns)), query.limit)
 
 
 def serialize(completion: CompletionTurn) -> dict[str, Any]:

@@ -58,9 +58,8 @@ async def list_threads(request: HttpRequest, query: Query[ListQuery]) -> HttpRes
     )
     if threads is None:
         raise pagination.wrong_cursor()
-    page = [_serialize(thread).model_dump() for thread in threads[: query.limit]]
-    has_more = len(threads) > query.limit
-    return json_response(pagination.serialize_page(page, has_more=has_more))
+    shown = [_serialize(thread).model_dump() for thread in threads]
+    return json_response(pagination.cut_page(shown, query.limit))
 
 
 # A name may contain slashes. So the longer addresses come first.
@@ -87,9 +86,8 @@ async def list_messages(
         limit=query.limit + 2,
     )
     listed = messages if start is None else messages[1:]
-    page = [_serialize_message(each) for each in listed[: query.limit]]
-    has_more = len(listed) > query.limit
-    return json_response(pagination.serialize_page(page, has_more=has_more))
+    shown = list(map(_serialize_message, listed))
+    return json_response(pagination.cut_page(shown, query.limit))
 
 
 @router.post(
