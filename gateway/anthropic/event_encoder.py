@@ -26,6 +26,7 @@ from core.messages import Reasoning
 from gateway.anthropic import error_shape, message_object
 from gateway.anthropic.message_object import BlockObject
 from gateway.openai import serializers
+from gateway.openai.sse import Encoder
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
@@ -35,8 +36,11 @@ def write(kind: str, **fields: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
 
-class MessageStreamEncoder:
-    """Encodes the events of one reply, with one open block at a time."""
+class MessageStreamEncoder(Encoder):
+    """Encodes events as those of a message, with one open block at a time.
+
+    The last one, `message_stop` or `error`, ends the stream.
+    """
 
     def __init__(self, turn_id: TurnId, agent: str, input_tokens: int) -> None:
         """`input_tokens` is an estimate: providers count after the first event."""
@@ -58,7 +62,6 @@ class MessageStreamEncoder:
         return write("message_start", message=self._head) + PING
 
     def encode(self, event: Event) -> bytes:
-        """Return the frames of one event; b"" for events that clients do not see."""
         match event:
             case TextDelta() | RefusalDelta():
                 return self._write_text(event.text)
@@ -78,10 +81,6 @@ class MessageStreamEncoder:
 
     def failure_frame(self, error: CoulisseError | None) -> bytes:
         return error_shape.error_frame(error)
-
-    def last_frame(self) -> bytes:
-        """Return b"", because `message_stop` or `error` ends the stream."""
-        return b""
 
     def _write_text(self, text: str) -> bytes:
         frames = b""

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from access.users import request_user
 from access.users.caller import caller_of
-from core.errors import CoulisseError, Invalid
+from core.errors import Invalid
 from core.events import (
     Event,
     FinishReason,
@@ -26,6 +26,7 @@ from core.messages import Message
 from core.reply import Reply
 from gateway.openai import request_conversion, serializers, sse, turn_response
 from gateway.openai.serializers import ObjectHead
+from gateway.openai.sse import Encoder
 from gateway.schemas import CompletionBody, Items
 from turns.preparation import options
 from turns.turn import TurnRequest
@@ -166,8 +167,8 @@ def _serialize(head: ObjectHead, reply: Reply) -> dict[str, Any]:
     }
 
 
-class TextEncoder:
-    """Encodes the events of one reply as chunks of text."""
+class TextEncoder(Encoder):
+    """Encodes events as chunks of a completion."""
 
     def __init__(self, head: ObjectHead, *, include_usage: bool) -> None:
         self.id = head.id
@@ -178,11 +179,7 @@ class TextEncoder:
         self._written = 0
         """The number of characters so far."""
 
-    def first_frame(self) -> bytes:
-        return b""
-
     def encode(self, event: Event) -> bytes:
-        """Return the frames of one event; b"" for events that clients do not see."""
         match event:
             case TextDelta() | RefusalDelta():
                 return self._write_text(event.text)
@@ -195,9 +192,6 @@ class TextEncoder:
                 return self._finish(event)
             case _:
                 return b""
-
-    def failure_frame(self, error: CoulisseError | None) -> bytes:
-        return sse.error_frame(error)
 
     def last_frame(self) -> bytes:
         return sse.DONE

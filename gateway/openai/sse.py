@@ -40,8 +40,31 @@ def error_frame(error: CoulisseError | None, *, for_operators: bool = False) -> 
     return b"data: " + orjson.dumps(body) + b"\n\n"
 
 
-class ChunkEncoder:
-    """Encodes the events of one reply."""
+class Encoder:
+    """Encodes the events of one reply as frames of a stream."""
+
+    id: str
+    """The id of the reply, for the log."""
+
+    def first_frame(self) -> bytes:
+        """Return what precedes the first event."""
+        return b""
+
+    def encode(self, event: Event) -> bytes:
+        """Return the frames of one event; b"" for events that clients do not see."""
+        raise NotImplementedError
+
+    def failure_frame(self, error: CoulisseError | None) -> bytes:
+        """Return the frames of a failed stream; None means an internal error."""
+        return error_frame(error)
+
+    def last_frame(self) -> bytes:
+        """Return what ends the stream, failed or not, after all other frames."""
+        return b""
+
+
+class ChunkEncoder(Encoder):
+    """Encodes events as chunks of a chat completion."""
 
     def __init__(self, turn: TurnRequest, *, include_usage: bool) -> None:
         head = serializers.new_head(turn.turn_id, turn.agent)
@@ -63,7 +86,6 @@ class ChunkEncoder:
         return self._encode_delta(b'{"role":"assistant","content":"","refusal":null}')
 
     def encode(self, event: Event) -> bytes:
-        """Return the frame of one event; b"" for events that clients do not see."""
         match event:
             case TextDelta():
                 return self._encode_delta(
@@ -91,10 +113,6 @@ class ChunkEncoder:
                 return b""
             case TurnFinished():
                 return self._encode_finish(event)
-
-    def failure_frame(self, error: CoulisseError | None) -> bytes:
-        """Return the frame of a failed stream; None means an internal error."""
-        return error_frame(error)
 
     def last_frame(self) -> bytes:
         return DONE

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any
 
 from django.http import HttpResponse
 
@@ -13,30 +13,11 @@ from core.events import Event, ServedBy, TurnStarted
 from core.reply import Reply
 from gateway.asgi.event_stream import EventStream
 from gateway.openai import serializers
+from gateway.openai.sse import Encoder
 from turns import flow
 from turns.turn import TurnRequest
 
 logger = logging.getLogger(__name__)
-
-
-class Encoder(Protocol):
-    """Encodes the events of one reply as frames."""
-
-    @property
-    def id(self) -> str:
-        """The id of the reply, for the log."""
-
-    def first_frame(self) -> bytes:
-        """Return what precedes the first event."""
-
-    def encode(self, event: Event) -> bytes:
-        """Return the frames of one event; b"" for events that clients do not see."""
-
-    def failure_frame(self, error: CoulisseError | None) -> bytes:
-        """Return the frames of a failed stream; None means an internal error."""
-
-    def last_frame(self) -> bytes:
-        """Return what ends the stream, failed or not."""
 
 
 def served_by_headers(served_by: ServedBy) -> dict[str, str]:

@@ -35,10 +35,14 @@ from gateway.openai.responses.item_encoders import (
     ReasoningItemEncoder,
 )
 from gateway.openai.responses.response_object import ResponseHead
+from gateway.openai.sse import Encoder
 
 
-class EventEncoder:
-    """Encodes the events of one reply: those whose number is higher than `after`."""
+class EventEncoder(Encoder):
+    """Encodes events as those of a response: those with numbers higher than `after`.
+
+    The last one, about the response, ends the stream.
+    """
 
     def __init__(self, head: ResponseHead, *, after: int = -1) -> None:
         self.id = head.id
@@ -61,7 +65,6 @@ class EventEncoder:
         return created + self._writer.write("response.in_progress", response=response)
 
     def encode(self, event: Event) -> bytes:
-        """Return the frames of one event; b"" for events that clients do not see."""
         match event:
             case TextDelta():
                 return self._encode_text(TEXT, event.text)
@@ -97,10 +100,6 @@ class EventEncoder:
         """Return the last event of a response without a reply."""
         kind = "completed" if response["status"] == "completed" else "failed"
         return self._writer.write(f"response.{kind}", response=response)
-
-    def last_frame(self) -> bytes:
-        """Return b"", because the event about the response ends the stream."""
-        return b""
 
     def _encode_text(self, kind: str, text: str) -> bytes:
         if self._message is not None:
