@@ -129,11 +129,37 @@ class HttpProtocol(HttpToolsProtocol):
             self.parser.feed_data(data)
         except httptools.HttpParserError:
             self._refuse(self._refusal or request_heads.MALFORMED)
-        except httptools.HttpParserUpgrade:
-            if self._should_upgrade():
+        except httptools.HttpParserUpgrade as exc:
+            if self._ignores_upgrade():
+                self._serve_without_upgrade(data[exc.args[0] :])
+            elif self._should_upgrade():
                 self.handle_websocket_upgrade()
         else:
             self._check_sizes(scope, len(data))
+
+    def _should_upgrade(self) -> bool:
+        # Only a GET can become a WebSocket.
+        return self.parser.get_method() == b"GET" and super()._should_upgrade()
+
+    def _ignores_upgrade(self) -> bool:
+        """Return whether the request asks for a protocol that is not available."""
+        return (
+            self.parser.should_upgrade()
+            and not self._should_upgrade()
+            and b"upgrade" in dict(self.headers)
+        )
+
+    def _serve_without_upgrade(self, rest: bytes) -> None:
+        """Parse the request again without its `Upgrade`, which a server may ignore.
+
+        Java's client sends `Upgrade: h2c` with every first request. The parser expects
+        another protocol after the headers, so that it would take the body for the next
+        request.
+        """
+        method, version = self.parser.get_method(), self.parser.get_http_version()
+        lines = [b"%b %b HTTP/%b" % (method, self.url, version.encode())]
+        lines += [b"%b: %b" % each for each in self.headers if each[0] != b"upgrade"]
+        self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
 
     def _check_sizes(self, scope: object, size: int) -> None:
         """Refuse an incomplete request that is already too large."""
@@ -158,6 +184,8 @@ class HttpProtocol(HttpToolsProtocol):
         return self.scope is None or "method" not in self.scope
 
     def on_headers_complete(self) -> None:
+        if self._ignores_upgrade():
+            return
         self._head_bytes = 0
         self._body_at = self._received
         self._has_length = b"content-length" in dict(self.headers)
@@ -171,6 +199,10 @@ class HttpProtocol(HttpToolsProtocol):
         if not self.parser.should_upgrade():
             # Trailers may follow; the headers have been checked.
             self.headers = []
+
+    def on_message_complete(self) -> None:
+        if not self._ignores_upgrade():
+            super().on_message_complete()
 
     def _refusal_of_head(self) -> Refusal | None:
         if self._refusal is not None and self.url != LIVENESS:

@@ -1,5 +1,6 @@
 """Slow clients, disconnects and too many connections."""
 
+import json
 import logging
 import socket
 import threading
@@ -245,3 +246,29 @@ def test_unread_websocket_is_reset(serving, open_client, echo):
         echo.__class__.__call__ = original
     assert scopes
     assert len(client.read_all()) < 50_000_000
+
+
+UPGRADES = {
+    "h2c": b"Connection: HTTP2-Settings, Upgrade\r\nUpgrade: h2c\r\n",
+    "two connections": b"Connection: upgrade\r\nUpgrade: h2c\r\nConnection: x\r\n",
+    "websocket": b"Connection: Upgrade\r\nUpgrade: websocket\r\n",
+}
+
+
+@pytest.mark.parametrize("upgrade", UPGRADES)
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+def test_unavailable_upgrade_is_ignored(serving, open_client, upgrade, framing):
+    length = b"Content-Length: 5\r\n\r\nhello"
+    chunks = b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+    request = POST + UPGRADES[upgrade] + (length if framing == "length" else chunks)
+    client = open_client(serving())
+    # In pieces: of the body in one piece with the headers, and of the next request.
+    for piece in (request, request[:-9], request[-9:]):
+        client.received = b""
+        client.send(piece)
+        if piece != request[:-9]:
+            client.read_until(b"}")
+            assert client.received.startswith(b"HTTP/1.1 200")
+            answer = json.loads(client.received.partition(b"\r\n\r\n")[2])
+            assert answer["size"] == 5
+            assert "upgrade" not in answer["headers"]
