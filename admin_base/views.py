@@ -208,8 +208,7 @@ class PageView(APIView):
         """Return the version that the client has seen; "" if it sends none."""
         version = self.request.headers.get("If-Match", "").strip('W/" ')
         version = version or self.request.query_params.get(VERSION_FIELD, "")
-        if not version and self.is_form:
-            version = str(self._form_fields().get(VERSION_FIELD, ""))
+        version = version or self._form_fields().get(VERSION_FIELD, "")
         return "" if version == "*" else version
 
     def is_yaml_text(self) -> bool:
@@ -256,7 +255,9 @@ class PageView(APIView):
         }
 
     def _form_fields(self) -> Mapping[str, Any]:
-        """Return the fields of a form without files; the last value of each."""
+        """Return the fields of a form, without files: the last value of each."""
+        if not self.is_form:
+            return {}
         fields = cast(QueryDict, self.request.data).dict()
         return {name: text for name, text in fields.items() if isinstance(text, str)}
 

@@ -1,6 +1,7 @@
 """Renders the data of a view as a page, in the shell of the admin."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from django.contrib import admin
@@ -73,22 +74,13 @@ def _context(data: Any) -> dict[str, Any]:
 
 def _error_page(view: Any, data: Any, status: int) -> tuple[str, Mapping[str, Any]]:
     """Return the refused form with the submitted values, or an error page."""
-    error = data["error"]
-    form = _refused_form_context(view) if view.is_form else None
+    form, error = None, data["error"]
+    # The form may be unreadable, or of a missing object.
+    with suppress(APIException, SuspiciousOperation, CoulisseError):
+        form = view.refused_form_context() if view.is_form else None
     if form is None:
-        return ERROR_TEMPLATE, {
-            "error": error,
-            "title": error_title(status),
-        }
+        return ERROR_TEMPLATE, {"error": error, "title": error_title(status)}
     return view.template, {**form, "error": error}
-
-
-def _refused_form_context(view: Any) -> Mapping[str, Any] | None:
-    try:
-        form: Mapping[str, Any] | None = view.refused_form_context()
-    except (APIException, SuspiciousOperation, CoulisseError):
-        return None  # The form is unreadable, or of a missing object.
-    return form
 
 
 ERROR_TITLES = {

@@ -74,7 +74,7 @@ class ModelView(PageView):
 
     def next_address(self) -> str:
         """Return the page that a button was on; "" for the page of the row."""
-        address = str(self._form_fields().get(NEXT_FIELD, "")) if self.is_form else ""
+        address = str(self._form_fields().get(NEXT_FIELD, ""))
         return address if address.startswith("/admin/") else ""
 
     def find_row(self, id: str) -> Any:
@@ -155,8 +155,8 @@ class ListView(ModelView):
 
     def post(self, request: Request) -> Answer:
         """Run an action on chosen rows, or create a row."""
-        fields = self._form_fields() if self.is_form else {}
-        name = request.query_params.get("action") or fields.get("action")
+        form = self._form_fields()
+        name = request.query_params.get("action") or form.get("action")
         if name == EXPORT:
             return self._export(self._chosen_ids())
         if name:
@@ -274,12 +274,10 @@ class DetailView(ModelView):
 
     def body_data(self) -> Any:
         """Return the body; empty fields of a form clear those that can be."""
-        data = super().body_data()
-        if not self.is_form:
-            return data
-        fields = self._form_fields()
+        data, fields = super().body_data(), self._form_fields()
         names = self.model_admin.clearable_fields
-        return {**data, **{name: None for name in names if fields.get(name) == ""}}
+        cleared = {name: None for name in names if fields.get(name) == ""}
+        return {**data, **cleared} if cleared else data
 
     def post(self, request: Request, id: str) -> Answer:
         """Save the form of the page."""
