@@ -54,7 +54,11 @@ class FileAdmin(UserModelAdmin):
         "purpose",
         "created_at",
     ]
-    column_classes = {"filename": "long", "purpose": "is-wide"}
+    column_classes = {
+        "filename": "long",
+        "content_type": "is-wide",
+        "purpose": "is-wide",
+    }
     list_filter = [
         UserFilter,
         ExactFilter.of("content_type", title="Type"),

@@ -31,6 +31,7 @@ def test_run_marks_are_large_enough_to_click(window: BrowserWindow) -> None:
         ("/admin/tokens", 390),
         ("/admin/smoke/runs", 390),
         ("/admin/usage-counters", 390),
+        ("/admin/files", 390),
     ],
 )
 def test_lists_fit_without_scrolling(
