@@ -49,16 +49,6 @@ def system_messages(
     return [Message("system", text), *client] if text else client
 
 
-def memory_messages(block: str) -> list[Message]:
-    """Return the memory block as a system message; an empty list if it is empty."""
-    return [Message("system", block)] if block else []
-
-
-def is_mid_exchange(new: Sequence[Message]) -> bool:
-    """Whether the new messages answer tool calls that only the history contains."""
-    return bool(new) and new[0].role == "tool"
-
-
 def with_answered_calls(
     history: Sequence[Message], new: Sequence[Message], sent: Sequence[Message]
 ) -> Sequence[Message]:

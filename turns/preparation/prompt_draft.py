@@ -69,8 +69,8 @@ class PromptDraft:
 
     @property
     def is_mid_exchange(self) -> bool:
-        """Whether the new messages answer tool calls."""
-        return prompt.is_mid_exchange(self.new)
+        """Whether the new messages answer tool calls that only the history contains."""
+        return bool(self.new) and self.new[0].role == "tool"
 
     @property
     def remaining_tokens(self) -> int:
@@ -103,7 +103,8 @@ class PromptDraft:
 
     def compose(self, context: Context) -> ComposedPrompt:
         """Return the prompt; raises `MessagesInvalid` and `ContextTooLong`."""
-        memory = prompt.memory_messages(context.memory_prompt)
+        block = context.memory_prompt
+        memory = [Message("system", block)] if block else []
         if self.history_mode == "server":
             stored = prompt.without_audio(context.messages)
             new = prompt.with_answered_calls(stored, self.new, self.request.messages)
