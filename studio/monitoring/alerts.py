@@ -168,7 +168,8 @@ def _extraction_alerts(since: datetime) -> Iterator[Alert]:
         yield Alert(
             level="warn",
             message=f"Fact extraction failed for {count:,} {turns}",
-            details="`manage.py extraction --failed` lists them, `--retry` retries.",
+            details="Their tasks show the reasons and can be retried.",
+            address="/admin/tasks?kind=extraction&state=errored",
         )
 
 
@@ -187,7 +188,7 @@ def _price_alerts(config: Config, activity: ActivitySummary) -> Iterator[Alert]:
         message="1 turn has no price"
         if activity.unpriced == 1
         else f"{activity.unpriced:,} turns have no price",
-        details=f"Add one for {', '.join(dict.fromkeys(models))} under prices:."
+        details=f"Missing under prices: {', '.join(dict.fromkeys(models))}"
         if models
         else "",
         address="/admin/spend?by=model",

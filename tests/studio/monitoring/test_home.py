@@ -239,6 +239,8 @@ def test_failed_tasks_raise_an_alert(configure):
         "1 task of assistant failed",
         "Fact extraction failed for 1 turn",
     ]
+    *_, last = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
+    assert last.address == "/admin/tasks?kind=extraction&state=errored"
 
 
 @pytest.mark.usefixtures("rollback")
