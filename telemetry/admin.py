@@ -15,7 +15,7 @@ from django.utils.text import Truncator
 from access.models import ApiToken
 from access.users.filters import UserFilter
 from access.users.model_admin import UserModelAdmin
-from admin_base.columns import column
+from admin_base.columns import column, link
 from admin_base.filters import ChoiceFilter, ExactFilter, Filter, TimeFilter
 from admin_base.serializers import Schema
 from admin_base.templatetags.studio import seconds, short, usd
@@ -115,7 +115,7 @@ class TurnAdmin(UserModelAdmin):
                     "finish_reason",
                     "cost",
                     "request_id",
-                    "token_id",
+                    "token_link",
                     "id",
                 ]
             },
@@ -193,6 +193,13 @@ class TurnAdmin(UserModelAdmin):
     @column("Agent")
     def agent_link(self, row: Turn) -> Any:
         return _config_link("agents", row.agent)
+
+    @column("Token")
+    def token_link(self, row: Turn) -> Any:
+        if row.token_id is None:
+            return None
+        label = ApiToken.objects.labels([row.token_id]).get(str(row.token_id))
+        return link(f"/admin/tokens/{row.token_id}", label) if label else row.token_id
 
     @column("Experiment")
     def experiment_link(self, row: Turn) -> Any:

@@ -4,12 +4,14 @@ import uuid
 
 import pytest
 
+from access.tokens import api_tokens
 from core.ids import UserId
 from core.trace import Attempt
 from judges.models import Score
 from judges.scoring.verdict_parser import JudgeResult
 from memory.facts import fact_store, forgetting, public_ids
 from memory.facts.types import FactDraft
+from tests.access.actors import ADA
 from tests.gateway.calls import error
 from tests.gateway.memory_client import ok
 from tests.telemetry.sample_turns import (
@@ -46,6 +48,14 @@ def test_script_gets_the_tree_and_scores(script):
     ]
     assert [score["value"] for score in data["scores"]] == [3]
     assert data["feedback"] is None
+
+
+def test_page_links_the_token(browser):
+    name = f"laptop-{uuid.uuid4().hex[:8]}"
+    token, _ = api_tokens.create_token(name, name, by=ADA)
+    turn = store_turn(token_id=token.pk)
+    page = browser.get(f"/admin/turns/{turn.turn_id}").text
+    assert f'<a href="/admin/tokens/{token.pk}">{name}</a>' in page
 
 
 @pytest.mark.parametrize("written", ["{}", "chatcmpl-{}"])
