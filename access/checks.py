@@ -83,7 +83,7 @@ def find_warnings(
                 "anyone on the network between can log in as any user; use https",
             )
     yield from _weak_secrets(auth)
-    if proxy is None or proxy.tokens is None:
+    if not auth.requires_tokens:
         for index, limit in enumerate(limits):
             if limit.per == "token":
                 yield (

@@ -4,14 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from core.errors import (
-    Denied,
-    Invalid,
-    Limited,
-    NotFound,
-    Unauthenticated,
-    Unavailable,
-)
+from core.errors import Denied, Invalid, Limited, NotFound, Unauthenticated, Unavailable
 
 
 class UserRequired(Invalid):

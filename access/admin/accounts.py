@@ -12,10 +12,7 @@ from django.http import HttpRequest
 
 from access.authentication import accounts, roles
 from access.authentication.roles import Role
-from access.schemas import (
-    AccountChanges,
-    StudioAccount,
-)
+from access.schemas import AccountChanges, StudioAccount
 from admin_base import audit
 from admin_base.columns import column
 from admin_base.model_admin import StudioModelAdmin

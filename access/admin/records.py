@@ -11,18 +11,10 @@ from django.utils.html import format_html
 from access import user_lookup
 from access.limits import usage_limits
 from access.models import ApiToken, AuditEntry, UsageCounter
-from access.schemas import (
-    AuditLogEntry,
-)
+from access.schemas import AuditLogEntry
 from access.users.filters import UserFilter
 from admin_base.columns import column
-from admin_base.filters import (
-    ChoiceFilter,
-    ExactFilter,
-    Filter,
-    TextFilter,
-    TimeFilter,
-)
+from admin_base.filters import ChoiceFilter, ExactFilter, Filter, TextFilter, TimeFilter
 from admin_base.model_admin import StudioModelAdmin
 from admin_base.templatetags.studio import usd
 from config import live

@@ -17,18 +17,12 @@ from django.utils.module_loading import import_string
 from access.authentication.config import AUTH
 from access.limits import dollars
 from access.models import ApiToken
-from access.schemas import (
-    CreatedToken,
-    NewToken,
-    StudioToken,
-)
+from access.schemas import CreatedToken, NewToken, StudioToken
 from access.tokens import token_scope, token_setup
 from admin_base import audit
 from admin_base.actions import Outcome, action
 from admin_base.columns import column, link
-from admin_base.filters import (
-    FlagFilter,
-)
+from admin_base.filters import FlagFilter
 from admin_base.model_admin import StudioModelAdmin
 from admin_base.serializers import serialize
 from admin_base.templatetags.studio import ago, usd
@@ -136,7 +130,7 @@ class ApiTokenAdmin(StudioModelAdmin):
         config = live.current()
         return {
             "agents": import_string(settings.COULISSE_AGENT_NAMES)(config),
-            "is_on": are_tokens_required() or _is_enabled_in_file(),
+            "is_on": config.get(AUTH).requires_tokens or _is_enabled_in_file(),
             "can_enable": config.get(AUTH).proxy is None,
             "may_enable": request.user.has_perm("studio.change_configuration"),
             "may_create": self.has_add_permission(request),
@@ -146,7 +140,8 @@ class ApiTokenAdmin(StudioModelAdmin):
 
     def detail_context(self, request: HttpRequest, row: ApiToken) -> dict[str, Any]:
         secret = request.session.pop(SESSION_SECRET, None)
-        return {"secret": secret, "is_on": are_tokens_required(), "token": row}
+        is_on = live.current().get(AUTH).requires_tokens
+        return {"secret": secret, "is_on": is_on, "token": row}
 
     @column("Label", css="long")
     def name(self, row: ApiToken) -> Any:
@@ -261,12 +256,6 @@ def _name_form_field(field: str | None) -> Iterator[None]:
     except Invalid as exc:
         exc.param = field or FORM_FIELDS.get(exc.param or "", exc.param)
         raise
-
-
-def are_tokens_required() -> bool:
-    """Return whether `/v1` requires tokens."""
-    proxy = live.current().get(AUTH).proxy
-    return proxy is not None and proxy.tokens is not None
 
 
 def _is_enabled_in_file() -> bool:

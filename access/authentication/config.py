@@ -134,6 +134,11 @@ class AuthConfig(AuthModel):
             raise ValueError("is empty: give it a scheme, or remove it")
         return value
 
+    @property
+    def requires_tokens(self) -> bool:
+        """Whether `/v1` requires API tokens."""
+        return self.proxy is not None and self.proxy.tokens is not None
+
 
 def check(auth: AuthConfig, config: Config) -> Iterable[Problem]:
     """Refuse schemes that contradict each other, themselves or `users:`."""

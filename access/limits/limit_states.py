@@ -77,34 +77,16 @@ def compute_states(
     states = []
     for limit in limits:
         unit, values = limit.rule.unit, counters[limit.key]
-        used = _used_and_reserved_amount(unit, values) - own_usage[unit]
-        reserved = _reserved_amount(unit, values) - own_reservation[unit]
+        reserved = _reserved_amount(unit, values)
+        used = getattr(values, unit, 0) + reserved - own_usage[unit]
+        reserved -= own_reservation[unit]
         states.append(LimitState(limit, used, own_usage[unit], now, reserved))
     return states
 
 
-def _used_and_reserved_amount(unit: Unit, values: CounterValues) -> int:
-    match unit:
-        case "requests":
-            return values.requests
-        case "turns":
-            return values.turns_reserved
-        case "tokens":
-            return values.tokens + values.tokens_reserved
-        case "micro_usd":
-            return values.micro_usd + values.micro_usd_reserved
-
-
 def _reserved_amount(unit: Unit, values: CounterValues) -> int:
-    match unit:
-        case "requests":
-            return 0
-        case "turns":
-            return values.turns_reserved
-        case "tokens":
-            return values.tokens_reserved
-        case "micro_usd":
-            return values.micro_usd_reserved
+    # Requests are counted at once, and turns are reservations only.
+    return 0 if unit == "requests" else int(getattr(values, f"{unit}_reserved"))
 
 
 def check_states(states: Collection[LimitState]) -> None:

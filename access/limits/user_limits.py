@@ -80,12 +80,6 @@ def _limit_usage(limit: ActiveLimit, counter: UsageCounter | None) -> LimitUsage
 
 def _used_amount(unit: Unit, counter: UsageCounter) -> int:
     """Return the actual usage, without the reservations of running turns."""
-    match unit:
-        case "requests":
-            return counter.requests
-        case "tokens":
-            return counter.tokens
-        case "micro_usd":
-            return counter.micro_usd
-        case "turns":
-            return counter.turns_reserved_now + counter.turns_reserved_before
+    if unit == "turns":
+        return counter.turns_reserved_now + counter.turns_reserved_before
+    return int(getattr(counter, unit))

@@ -2,14 +2,10 @@
 
 from collections.abc import Collection
 from datetime import datetime
+from typing import get_args
 
 from access.errors import NewTokenInvalid
-from access.users.caller import (
-    CLIENT_USERS,
-    USER_SEPARATOR,
-    Budget,
-    ClientUsers,
-)
+from access.users.caller import CLIENT_USERS, USER_SEPARATOR, Budget, ClientUsers
 from core.history import CHOICES
 
 MAX_LABEL_LENGTH = 255
@@ -35,15 +31,18 @@ def check_text(text: str, param: str, max_length: int) -> str:
     return text
 
 
+def check_choice(value: str, choices: Collection[str], param: str, noun: str) -> None:
+    if value not in choices:
+        raise NewTokenInvalid(
+            f"'{value:.40}' is not a {noun}: use {', '.join(choices)}", param
+        )
+
+
 def check_principal(text: str, client_users: ClientUsers) -> str:
     """Return the principal; that of separate users precedes a `/` and their names."""
     principal = check_text(text, "principal", MAX_PRINCIPAL_LENGTH)
-    if client_users not in CLIENT_USERS:
-        raise NewTokenInvalid(
-            f"'{client_users:.40}' is not a treatment of the users of clients: use "
-            f"{', '.join(CLIENT_USERS)}",
-            "client_users",
-        )
+    noun = "treatment of the users of clients"
+    check_choice(client_users, CLIENT_USERS, "client_users", noun)
     if client_users == "separate" and USER_SEPARATOR in principal:
         # Otherwise a/b with the user c and a with the user b/c would share data.
         raise NewTokenInvalid(
@@ -56,11 +55,7 @@ def check_principal(text: str, client_users: ClientUsers) -> str:
 
 def check_limit(budget: Budget, limit: int | None) -> int | None:
     param = "limit_micro_usd"
-    if budget not in ("unlimited", "total", "monthly"):
-        raise NewTokenInvalid(
-            f"'{budget:.40}' is not a budget: use unlimited, total or monthly",
-            "budget",
-        )
+    check_choice(budget, get_args(Budget), "budget", "budget")
     if budget == "unlimited" and limit is not None:
         raise NewTokenInvalid("a limit needs a budget: total or monthly", param)
     if budget != "unlimited" and limit is None:
@@ -85,12 +80,8 @@ def check_agents(names: Collection[str] | None) -> list[str] | None:
 
 
 def check_history(history: str) -> str:
-    if history and history not in CHOICES:
-        raise NewTokenInvalid(
-            f"'{history:.40}' is not a history: use {', '.join(CHOICES)}, or leave it "
-            "out",
-            "history",
-        )
+    if history:
+        check_choice(history, CHOICES, "history", "history")
     return history
 
 

@@ -12,12 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
-from access.errors import (
-    IdentityRefused,
-    TokenUserRequired,
-    UserInvalid,
-    UserRequired,
-)
+from access.errors import IdentityRefused, TokenUserRequired, UserInvalid, UserRequired
 from access.users import user_namespace
 from access.users.caller import USER_SEPARATOR, Caller
 from config.sections import Config

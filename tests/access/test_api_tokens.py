@@ -130,7 +130,7 @@ def test_token_expires_at_the_instant():
         ({"principal": "x" * 513}, "principal", "maximum is 512"),
         ({"principal": "al\u200bice"}, "principal", "invisible characters"),
         ({"principal": "alice\udcff"}, "principal", "invisible characters"),
-        ({"budget": "weekly"}, "budget", "unlimited, total or monthly"),
+        ({"budget": "weekly"}, "budget", "unlimited, total, monthly"),
         ({"limit_micro_usd": 1}, "limit_micro_usd", "needs a budget"),
         ({"budget": "total"}, "limit_micro_usd", "needs a limit"),
         ({"budget": "monthly"}, "limit_micro_usd", "needs a limit"),

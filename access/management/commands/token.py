@@ -62,7 +62,7 @@ class Command(DatabaseCommand):
             now=now,
         )
         self.write_note(f"created token {formatting.describe_token(row)}")
-        if config is not None and not are_tokens_required(config):
+        if config is not None and not config.get(AUTH).requires_tokens:
             self.write_note(
                 "/v1 does not require tokens yet: set 'auth: {proxy: {tokens: {}}}' in "
                 "the YAML"
@@ -167,12 +167,6 @@ def _declare_revoke(parser: ArgumentParser) -> None:
     parser.add_argument(
         "id", metavar="ID", help="The id of the token, or a unique prefix of it."
     )
-
-
-def are_tokens_required(config: Config) -> bool:
-    """Return whether `/v1` requires tokens."""
-    proxy = config.get(AUTH).proxy
-    return proxy is not None and proxy.tokens is not None
 
 
 def _parse_limit(text: str | None) -> int | None:
