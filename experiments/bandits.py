@@ -10,7 +10,7 @@ from database import database_executor
 from database.errors import DatabaseDown
 from experiments import assignment
 from experiments.comparison import variant_scores
-from experiments.config import ExperimentConfig, split_metric
+from experiments.config import ExperimentConfig
 from experiments.exploration import ExplorationTracker
 from judges.config import JUDGES
 from judges.ratings.statistics import ScoreStats
@@ -49,8 +49,7 @@ async def choose_variant(
 
 
 def _sampling_rate(config: Config, experiment: ExperimentConfig) -> float:
-    name, _ = split_metric(experiment.metric or "") or ("", "")
-    judge = config.get(JUDGES).get(name)
+    judge = config.get(JUDGES).get(experiment.judge)
     return 0.0 if judge is None else judge.sampling_rate
 
 

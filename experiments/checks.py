@@ -79,7 +79,7 @@ def parked_bandits(config: Config) -> Iterable[tuple[ExperimentConfig, str]]:
     """Yield bandits whose judge scores nothing, with its name."""
     judges = config.get(JUDGES)
     for experiment in config.get(EXPERIMENTS).values():
-        name, _ = split_metric(experiment.metric or "") or ("", "")
+        name = experiment.judge
         if name in judges and not judges[name].sampling_rate:
             yield experiment, name
 

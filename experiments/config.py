@@ -138,6 +138,11 @@ class ExperimentConfig(BaseModel):
         """The variants' names, in the order of the file."""
         return tuple(variant.agent for variant in self.variants)
 
+    @property
+    def judge(self) -> str:
+        """The judge of a bandit's metric; "" without one."""
+        return (split_metric(self.metric or "") or ("", ""))[0]
+
 
 def split_metric(metric: str) -> tuple[str, str] | None:
     """Return a metric's judge and criterion; None if it is not `judge.criterion`."""

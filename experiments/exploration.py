@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from experiments.config import ExperimentConfig, split_metric
+from experiments.config import ExperimentConfig
 from judges.ratings.statistics import ScoreStats
 
 TURNS_PER_SCORE = 5
@@ -83,7 +83,6 @@ class ExplorationTracker:
         if logged_at is not None and now - logged_at < LOG_INTERVAL_SECONDS:
             return
         self.logged_at[variant] = now
-        judge, _ = split_metric(experiment.metric or "") or ("", "")
         logger.warning(
             "experiment '%s': variant '%s' had %d turns without a new score for '%s' "
             "and is no longer preferred; check the sampling_rate of judge '%s' and "
@@ -92,7 +91,7 @@ class ExplorationTracker:
             variant,
             turns,
             experiment.metric,
-            judge,
+            experiment.judge,
         )
 
 

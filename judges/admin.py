@@ -13,7 +13,6 @@ from access.users.model_admin import UserRowsAdmin
 from admin_base.actions import Outcome, action
 from admin_base.columns import column, link
 from admin_base.filters import ChoiceFilter, ExactFilter, FlagFilter, TimeFilter
-from agents.config import AGENTS
 from config import live
 from config.overrides import overridable_entries
 from core.ids import TurnId, UserId
@@ -23,10 +22,10 @@ from judges.ratings.statistics import score_tone
 from judges.runs import past_replies
 from judges.runs.past_replies import PastReply
 from judges.schemas import StudioFeedback, StudioScore
+from telemetry.admin import AgentFilter
+from telemetry.models.choices import USER_ORIGINS
 
 SCALE = [str(each) for each in range(11)]
-STORED_ORIGINS = (Score.Origin.CHAT, Score.Origin.TASK)
-"""Origins of turns that are stored, so that they can be judged again."""
 
 
 class JudgeFilter(ExactFilter):
@@ -35,14 +34,6 @@ class JudgeFilter(ExactFilter):
     def suggestions(self) -> Sequence[str]:
         judges = live.current().get(JUDGES)
         return list(judges)
-
-
-class AgentFilter(ExactFilter):
-    """Replies of an agent; the configured ones are suggested."""
-
-    def suggestions(self) -> Sequence[str]:
-        agents = live.current().get(AGENTS)
-        return list(agents)
 
 
 class CommentFilter(FlagFilter):
@@ -121,7 +112,7 @@ class ScoreAdmin(RatingAdmin):
     @action(
         "Judge again",
         audit="score.judge",
-        is_available=lambda score: score.origin in STORED_ORIGINS,
+        is_available=lambda score: score.origin in USER_ORIGINS,
     )
     def judge(self, request: HttpRequest, row: Score) -> Outcome:
         """Queue the reply for the judge; the new scores replace these."""

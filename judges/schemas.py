@@ -18,6 +18,7 @@ from pydantic import (
 from access.users.request_user import CallerBody
 from api_base.field_types import NullIfEmpty, refuse_nul
 from core.errors import Invalid
+from telemetry.types import Origin
 
 Thumb = Literal["up", "down"]
 MAX_COMMENT_LENGTH = 4_000
@@ -59,14 +60,11 @@ class NewFeedback(CallerBody):
         return self
 
 
-class FeedbackObject(BaseModel):
+class FeedbackFields(BaseModel):
+    """What every response about feedback has."""
+
     model_config = ConfigDict(from_attributes=True, populate_by_name=True)
 
-    object: Literal["feedback"] = "feedback"
-    message_id: str = Field(
-        validation_alias="completion_id", description="The `id` of the chat completion."
-    )
-    turn_id: Annotated[str, BeforeValidator(str)] = Field(description="A UUID.")
     agent: str = Field(
         description="The agent that replied; for an experiment, the variant."
     )
@@ -77,44 +75,53 @@ class FeedbackObject(BaseModel):
     updated_at: datetime
 
 
+class FeedbackObject(FeedbackFields):
+    object: Literal["feedback"] = "feedback"
+    message_id: str = Field(
+        validation_alias="completion_id", description="The `id` of the chat completion."
+    )
+    turn_id: Annotated[str, BeforeValidator(str)] = Field(description="A UUID.")
+
+
 class DeletedFeedback(BaseModel):
     object: Literal["feedback.deleted"] = "feedback.deleted"
     message_id: str
     deleted: Literal[True] = True
 
 
-class StudioScore(BaseModel):
+class ScoreFields(BaseModel):
+    """What every response about a score has."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    turn_id: UUID
+    judge: str
+    criterion: str
+    agent: str
+    experiment: NullIfEmpty
+    origin: Origin
+    judged_at: datetime
+
+
+class StudioScore(ScoreFields):
     """A judge's score of a reply by one criterion."""
 
     id: int
-    turn_id: UUID
     run_id: UUID | None = Field(
         None, description="The smoke run that was scored, if any."
     )
     user_id: UUID
-    judge: str
-    criterion: str
     value: int
     reasoning: NullIfEmpty
-    agent: str
-    experiment: NullIfEmpty
-    origin: Literal["chat", "task", "smoke", "shadow"]
-    judged_at: datetime
 
 
-class StudioFeedback(BaseModel):
+class StudioFeedback(FeedbackFields):
     """A user's feedback on a reply."""
 
     id: UUID
     turn_id: UUID
     user_id: UUID
-    agent: str
     experiment: NullIfEmpty
-    score: int | None
-    thumb: Thumb | None
-    comment: NullIfEmpty
-    created_at: datetime
-    updated_at: datetime
 
 
 class FailedJudging(BaseModel):

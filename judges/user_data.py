@@ -1,42 +1,27 @@
 """Scores and feedback on users' turns, for export and erasure."""
 
-from datetime import datetime
-from typing import Literal
 from uuid import UUID
 
 from pydantic import Field
 
 from api_base.field_types import NullIfEmpty
-from database.user_data import Export, ExportedRow, UserTable
+from database.user_data import Export, UserTable
 from judges.models import Feedback, Score
-from telemetry.types import Origin
+from judges.schemas import FeedbackFields, ScoreFields
 
 
-class ExportedScore(ExportedRow):
+class ExportedScore(ScoreFields):
     """A judge's score of a reply."""
 
-    turn_id: UUID
-    judge: str
-    criterion: str
     score: int = Field(validation_alias="value")
     reasoning: str
-    agent: str
-    experiment: NullIfEmpty
-    origin: Origin
-    judged_at: datetime
 
 
-class ExportedFeedback(ExportedRow):
+class ExportedFeedback(FeedbackFields):
     """The user's feedback on a reply."""
 
     turn_id: UUID
-    score: int | None
-    thumb: Literal["", "up", "down"] | None
-    comment: NullIfEmpty
-    agent: str
     experiment: NullIfEmpty
-    created_at: datetime
-    updated_at: datetime
 
 
 TABLES = (

@@ -12,6 +12,7 @@ from django.db.models import Avg, Count, F, Max, Min, Q, Sum, Value
 from database.repeated_queries import EARLIEST, LATEST, run_for_each
 from judges.ratings.statistics import ScoreStats, VariantScoreQuery
 from judges.scoring.verdict_parser import JudgeResult
+from telemetry.models.choices import Origin, choice_constraint
 from telemetry.statistics.time_buckets import UnindexedColumn
 
 WINDOWS: Mapping[str, timedelta] = {
@@ -239,14 +240,6 @@ def _serialize(windows: Mapping[str, WindowSums]) -> dict[str, Any]:
 class Score(models.Model):
     """One judge's score of one reply by one criterion."""
 
-    class Origin(models.TextChoices):
-        """The source of the judged turn."""
-
-        CHAT = "chat"
-        TASK = "task"
-        SMOKE = "smoke"
-        SHADOW = "shadow"
-
     turn_id = models.UUIDField()
     """The turn of the reply; a shadow run has its own turn id."""
     user_id = models.UUIDField()
@@ -273,10 +266,7 @@ class Score(models.Model):
             models.CheckConstraint(
                 condition=Q(value__gte=0, value__lte=10), name="judges_score_value"
             ),
-            models.CheckConstraint(
-                condition=Q(origin__in=["chat", "task", "smoke", "shadow"]),
-                name="judges_score_origin",
-            ),
+            choice_constraint(Origin, "origin", "judges_score_origin"),
         ]
         indexes = [
             # Covering index for means, for any combination of its fields.

@@ -47,23 +47,20 @@ def report_lines(report: ScoreReport) -> Iterator[str]:
     if not (report.scores or report.feedback or report.tallies):
         yield "no scores, feedback or judge tasks found"
         return
-    if report.scores:
-        rows = [_score_cells(summary) for summary in report.scores]
-        yield from text_table.table_lines(SCORES, rows, right=range(3, len(SCORES)))
-    if report.feedback:
-        if report.scores:
+    tables = [
+        ("", SCORES, 3, list(map(_score_cells, report.scores))),
+        ("user feedback:", FEEDBACK, 1, list(map(_feedback_cells, report.feedback))),
+        ("judge tasks:", TASKS, 1, list(map(_tally_cells, report.tallies))),
+    ]
+    filled = [table for table in tables if table[-1]]
+    for number, (title, header, first, rows) in enumerate(filled):
+        if number:
             yield ""
-        yield "user feedback:"
-        rows = [_feedback_cells(summary) for summary in report.feedback]
-        yield from text_table.table_lines(FEEDBACK, rows, right=range(1, len(FEEDBACK)))
-    if report.tallies:
-        if report.scores or report.feedback:
-            yield ""
-        yield "judge tasks:"
-        rows = [_tally_cells(tally) for tally in report.tallies]
-        yield from text_table.table_lines(TASKS, rows, right=range(1, len(TASKS)))
-        for tally in report.tallies:
-            yield from _problem_lines(tally)
+        if title:
+            yield title
+        yield from text_table.table_lines(header, rows, right=range(first, len(header)))
+    for tally in report.tallies:
+        yield from _problem_lines(tally)
 
 
 def _score_cells(summary: dict[str, Any]) -> list[str]:

@@ -15,6 +15,7 @@ from judges.models.scores import LONGEST_WINDOW, WINDOWS
 from judges.runs import judge_queue, past_replies
 from judges.schemas import FailedJudging, StudioFeedback, StudioScore
 from smoke.models import SmokeRun
+from telemetry.models import Origin
 from telemetry.storage import costs
 
 WEEK = timedelta(days=7)
@@ -70,7 +71,7 @@ def load_details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
 def link_smoke_runs(scores: list[Score]) -> list[Score]:
     """Set the `run_id` of each score of a smoke run; None for others."""
     rows: list[Any] = scores
-    users = {row.user_id for row in rows if row.origin == Score.Origin.SMOKE}
+    users = {row.user_id for row in rows if row.origin == Origin.SMOKE}
     runs = SmokeRun.objects.ids_by_user(users) if users else {}
     for row in rows:
         row.run_id = runs.get(row.user_id)
