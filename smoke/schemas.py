@@ -125,27 +125,19 @@ class SmokeExpectation(BaseModel):
     is_met: bool | None = Field(description="null while the run is open.")
 
 
-class SmokeRunObject(BaseModel):
+class SmokeRunObject(SmokeRunSummary):
     """A conversation without its messages."""
 
-    model_config = FROM_MODEL
-
-    id: UUID
     object: Literal["smoke.run"] = "smoke.run"
     batch: UUID
-    repetition: int
     test: str
     target: str
-    agent: NullIfEmpty
     user_id: UUID = Field(description="The synthetic user.")
     origin: str
-    state: Literal["queued", "running", "judging", "done", "failed", "cancelled"]
-    outcome: SmokeOutcome
     stopped_because: NullIfEmpty
     verdict: NullIfEmpty
     failures: list[str] = Field(description="Expectations that are not met.")
     error: NullIfEmpty
-    turns: int
     scores: dict[str, SmokeScoreMean]
     unscored: dict[str, str] = Field(
         description="Reasons for missing scores, by judge."

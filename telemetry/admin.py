@@ -211,5 +211,4 @@ class TurnAdmin(UserModelAdmin):
 
 
 def _config_link(section: str, name: str | None) -> Any:
-    address = f"/admin/{section}/{quote(name or '', safe='')}"
-    return format_html('<a href="{}">{}</a>', address, name) if name else None
+    return name and link(f"/admin/{section}/{quote(name, safe='')}", name)

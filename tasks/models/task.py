@@ -16,17 +16,13 @@ from django.db.models.lookups import Exact
 
 from core.ids import TurnId, UserId
 from core.runtime.backoff import jittered_seconds
-from tasks.errors import (
-    LeaseLost,
-    TaskNotEnded,
-    TaskNotRepeatable,
-    describe_error,
-)
+from tasks.errors import LeaseLost, TaskNotEnded, TaskNotRepeatable, describe_error
 from tasks.models import rounds
 from tasks.models.queryset import FAILED, OPEN, TaskQuerySet, TaskState
 from tasks.queue import publisher, task_kinds
 from tasks.queue.task_kinds import EXTRACTION
 from tasks.queue.task_spec import TaskSpec
+from telemetry.models.choices import choice_constraint
 from telemetry.presentation.turn_serializers import to_usd
 from telemetry.storage.stored_text import make_storable
 
@@ -104,12 +100,7 @@ class Task(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(
-                condition=Q(
-                    state__in=["queued", "running", "done", "errored", "cancelled"]
-                ),
-                name="tasks_task_state",
-            ),
+            choice_constraint(TaskState, "state", "tasks_task_state"),
             # Without the many tasks that have none.
             models.UniqueConstraint(
                 fields=["key"],

@@ -142,14 +142,7 @@ def notify(
         _publisher.notify(kind, delay_seconds, interval_seconds=interval_seconds)
 
 
-def send_now(kind: str) -> None:
-    """Send a permit; waits for the broker, and never raises."""
-    _publisher.send_now(kind)
-
-
-def flush() -> None:
-    """Send pending permits; blocks until the broker has them or fails."""
-    _publisher.flush()
+send_now, flush = _publisher.send_now, _publisher.flush
 
 
 def use_sender(send: Callable[[str], None]) -> None:

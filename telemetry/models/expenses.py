@@ -5,11 +5,7 @@ from datetime import datetime
 from django.db import models
 from django.db.models import Count, Q, Sum
 
-from telemetry.models.choices import (
-    ExpensePurpose,
-    choice_constraint,
-    retention_start,
-)
+from telemetry.models.choices import ExpensePurpose, choice_constraint, retention_start
 
 
 class ExpenseQuerySet(models.QuerySet["Expense"]):
