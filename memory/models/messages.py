@@ -56,14 +56,15 @@ IMPORTANT_SQL = """
 """
 NEWEST_SQL = """
     SELECT m.position, m.tokens, m.role, m.text, m.extra,
-        t.id, t.length, t.summarized_until, t.revision
+        t.id, t.length, t.summarized_until, t.revision, m.is_withheld
     FROM memory_thread t JOIN memory_message m ON m.thread_id = t.id
     WHERE t.user_id = %s AND t.name = %s AND m.position >= t.length - %s
-        AND m.is_active AND NOT m.is_withheld
+        AND m.is_active
     ORDER BY m.position
 """
 """Limited by position instead of LIMIT: PostgreSQL assumes that a thread has average
-length, and would read and sort all of a long one."""
+length, and would read and sort all of a long one. Withheld messages are returned, too:
+without a row, the thread would count as empty."""
 BETWEEN_SQL = """
     SELECT position, tokens, role, text, extra FROM memory_message
     WHERE thread_id = %s AND position >= %s AND position < %s AND is_active
@@ -191,7 +192,7 @@ class StoredMessageManager(StoredMessageBaseManager["StoredMessage"]):
         """Return the newest messages of a thread, oldest first.
 
         Rows have position, tokens, role, text, extra, and the thread's id, length,
-        `summarized_until` and `revision`.
+        `summarized_until` and `revision`, and whether the message is withheld.
         """
         values = [plain_sql.to_sql_id(user_id), thread, count]
         return plain_sql.fetch_rows(NEWEST_SQL, values)

@@ -123,8 +123,8 @@ def _load_thread(key: ThreadKey, cap: int) -> ThreadHistory | None:
     rows = StoredMessage.objects.newest(*key, count=PAGE_SIZE)
     if not rows:
         return None
-    thread_id, length, summarized_until, revision = rows[0][5:]
-    messages = tuple(cached_message(*row[:5]) for row in rows)
+    thread_id, length, summarized_until, revision, _ = rows[0][5:]
+    messages = tuple(cached_message(*row[:5]) for row in rows if not row[-1])
     page = CachedThread(thread_id, revision, length, messages)
     message_cache.MESSAGE_CACHE.put(key, page.extended((), length, cap))
     return ThreadHistory(page, summarized_until)

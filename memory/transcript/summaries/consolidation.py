@@ -54,7 +54,7 @@ def consolidate(
     if user_memory is None:
         return None
     if not dry_run:
-        _rewrite_empty_summaries(user_memory.extraction_model)
+        _rewrite_empty_summaries(user_memory.extraction_model, user_id)
     hours = user_memory.memory.consolidation_interval_hours
     interval = None if force else timedelta(hours=hours)
     run = (
@@ -67,11 +67,15 @@ def consolidate(
     return run
 
 
-def _rewrite_empty_summaries(model: ExtractionModel | None) -> None:
+def _rewrite_empty_summaries(
+    model: ExtractionModel | None, user_id: UserId | None
+) -> None:
     """Write summaries again that were emptied because they told a forgotten fact."""
     failures = 0
-    empty = Summary.objects.filter(text="").select_related("thread").order_by("?")
-    for summary in empty[:MAX_REWRITTEN]:
+    empty = Summary.objects.filter(text="").select_related("thread")
+    if user_id is not None:
+        empty = empty.filter(user_id=user_id)
+    for summary in empty.order_by("?")[:MAX_REWRITTEN]:
         thread = summary.thread
         message_range = summarizable_ranges.next_range(
             thread, summary.first_position, summary.end_position

@@ -17,7 +17,7 @@ from memory.models import (
 )
 from memory.recall import search
 from memory.recall.types import Query
-from memory.transcript import message_store, turn_lookup
+from memory.transcript import message_cache, message_store, turn_lookup
 from tests.memory.extraction_harness import (
     NOON,
     add_turn,
@@ -25,6 +25,7 @@ from tests.memory.extraction_harness import (
     create_job,
     fact,
     list_facts,
+    messages_of,
     new_user,
     propose_facts,
     run_due_jobs,
@@ -187,6 +188,16 @@ def test_only_one_exchange_of_an_imported_conversation_is_withheld(owner, fake):
 def test_cached_history_is_read_again(home, owner):
     message_store.read_thread(owner, "")
     forget(home)
+    assert history(owner) == [PAINT, "Yellow."]
+
+
+def test_older_messages_stay_if_the_newest_are_withheld(owner):
+    add_turn(owner, PAINT, "Yellow.")
+    steps = ["(call)", "(result)"] * 40
+    job = add_turn(owner, HOME, *steps, roles="u" + "at" * 40)
+    saved = save(owner, "Lives on Augusta", message_id=messages_of(job)[2].pk)
+    forgetting.forget(owner, saved.fact_id, by="user")
+    message_cache.MESSAGE_CACHE.drop((owner, ""))
     assert history(owner) == [PAINT, "Yellow."]
 
 

@@ -400,6 +400,37 @@ def test_chosen_facts_are_forgotten_and_restored(script, alice):
     ]
 
 
+def test_fact_is_purged_with_its_message(script, browser, alice):
+    turn_id = new_turn_id()
+    entries = [
+        NewMessage(Message("user", SECRET)),
+        NewMessage(Message("assistant", ".")),
+    ]
+    message_store.append_turn(alice, "", turn_id, entries)
+    source = Row.objects.get(turn_id=turn_id, role="user")
+    fact_id = save(alice, f"Likes {SECRET}", message_id=source.pk).fact_id
+    path = facts_url(alice, fact_id)
+    messages = f"/admin/users/{alice}/messages"
+    ok(script.post(f"{path}/forget"))
+    shown = ok(script.get(messages))["data"]
+    assert [(each["is_withheld"], each["content"]) for each in shown] == [
+        (True, SECRET),
+        (True, "."),
+    ]
+    assert "withheld</span>" in browser.get(f"/admin/users/{alice}").text
+    assert "cannot be undone" in browser.get(path).text
+    name = f"mem_{fact_id.hex}"
+    gone = {"id": name, "object": "memory.deleted", "deleted": True}
+    assert ok(script.post(f"{path}/purge")) == gone
+    error(script.get(path), 404)
+    assert [each["content"] for each in ok(script.get(messages))["data"]] == ["", ""]
+    assert audit_entries(alice)[-1] == (
+        "memory.delete",
+        name,
+        {"user": str(alice), "purge": True},
+    )
+
+
 def test_fact_is_shown_as_of_a_past_time(script, browser, alice):
     fact_id = save(alice, "Lives in Lisbon").fact_id
     path = facts_url(alice, fact_id)
