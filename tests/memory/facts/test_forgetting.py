@@ -17,7 +17,12 @@ from memory.models import (
 )
 from memory.recall import search
 from memory.recall.types import Query
-from memory.transcript import message_cache, message_store, turn_lookup
+from memory.transcript import (
+    message_cache,
+    message_store,
+    stored_replies,
+    turn_lookup,
+)
 from tests.memory.extraction_harness import (
     NOON,
     add_turn,
@@ -199,6 +204,30 @@ def test_older_messages_stay_if_the_newest_are_withheld(owner):
     forgetting.forget(owner, saved.fact_id, by="user")
     message_cache.MESSAGE_CACHE.drop((owner, ""))
     assert history(owner) == [PAINT, "Yellow."]
+
+
+def test_other_branch_is_continued_without_it(owner):
+    """As by `previous_response_id`."""
+    add_turn(owner, PAINT, "Yellow.")
+    job = add_turn(owner, HOME, ECHO, "Which floor?", "The second.")
+    add_turn(owner, "Or blue?", "No.")
+    rows = messages_of(job).filter(turn_id=job.turn_id)
+    rows.update(is_active=False)
+    rows.filter(position=5).update(finish_reason="stop")
+    saved = save(owner, "Lives on Augusta", message_id=rows[0].pk)
+    forgetting.forget(owner, saved.fact_id, by="user")
+    line = stored_replies.read_until(owner, TurnId(job.turn_id))
+    shown = [each.text for each in line.recent(max_tokens=10_000).messages]
+    assert shown == [PAINT, "Yellow.", "Which floor?", "The second."]
+
+
+def test_stored_calls_of_a_resent_reply_stay_withheld(home, owner):
+    """The client sends its own words; what the server had stored is not added."""
+    reply = StoredMessage.objects.filter(thread__user_id=owner, text=ECHO)
+    reply.update(digest=b"echo")
+    assert [*stored_replies.read_replies(owner, "", [b"echo"])] == [b"echo"]
+    forget(home)
+    assert stored_replies.read_replies(owner, "", [b"echo"]) == {}
 
 
 def test_judges_do_not_see_withheld_messages(home, owner):
