@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from access.users.caller import Caller
-from agents.errors import AgentUnknown
 from config.sections import Config
 from core.ids import UserId
 from database import database_executor
@@ -115,10 +114,7 @@ def build_task(
 
 def check_request(config: Config, caller: Caller, request: TaskRequest) -> None:
     """Raise errors that would end the turn at once or make its record unstorable."""
-    try:
-        routing.check_name(config, request.agent, allowed=caller.agents)
-    except AgentUnknown as exc:
-        raise AgentUnknown(exc.message, param="agent", detail=exc.detail) from exc
+    routing.check_name(config, request.agent, allowed=caller.agents, param="agent")
     if request.turn is None:
         _check_prompt(request.prompt)
     for name, value in request.metadata.items():

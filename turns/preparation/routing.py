@@ -36,12 +36,16 @@ def exists(config: Config, name: str) -> bool:
 
 
 def check_name(
-    config: Config, name: str, *, allowed: Collection[str] | None = None
+    config: Config,
+    name: str,
+    *,
+    allowed: Collection[str] | None = None,
+    param: str = "model",
 ) -> None:
     """Raise `AgentUnknown` for a name that no agent or experiment has.
 
     `allowed` are the names that the caller may use. For all other names the error is
-    the same, whether they exist or not.
+    the same, whether they exist or not. `param` is where the request has the name.
     """
     if exists(config, name) and (allowed is None or name in allowed):
         return
@@ -49,7 +53,7 @@ def check_name(
     raise AgentUnknown(
         f"The model '{escape_and_truncate(name)}' does not exist: no agent has that "
         f"name{did_you_mean(name, names)}",
-        param="model",
+        param=param,
     )
 
 

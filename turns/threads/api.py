@@ -111,7 +111,8 @@ async def add_messages(
 ) -> HttpResponse:
     user_id = identify_user(request, query, body)
     config = live.current()
-    routing.check_name(config, body.agent, allowed=caller_of(request).agents)
+    allowed = caller_of(request).agents
+    routing.check_name(config, body.agent, allowed=allowed, param="agent")
     _check_order(body)
     memory = memory_settings.resolve_for_agent(config, body.agent)
     learns = body.learn and memory.user_memory is not None

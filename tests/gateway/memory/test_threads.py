@@ -281,10 +281,9 @@ def test_wrong_messages_are_refused(api, user, messages, param):
 
 def test_wrong_agents_threads_and_keys_are_refused(api, user):
     refusal = add(api, agent="nobody")
-    assert (refusal.status_code, refusal.json()["error"]["code"]) == (
-        404,
-        "model_not_found",
-    )
+    assert refusal.status_code == 404
+    problem = refusal.json()["error"]
+    assert (problem["param"], problem["code"]) == ("agent", "model_not_found")
     for more in ({"thread": "x" * 513}, {"key": ""}, {"key": "x" * 256}):
         assert add(api, **more).status_code == 400, more
     assert api.get("/v1/threads")["data"] == []
