@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    ConfigDict,
     Field,
     StringConstraints,
     model_validator,
@@ -198,6 +199,9 @@ def _without_nulls(value: Any) -> Any:
 
 class CountRequest(OpenMessage):
     """Body of `POST /v1/messages/count_tokens`."""
+
+    # `max_tokens: true` is not 1.
+    model_config = ConfigDict(strict=True)
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=255)]
     messages: Annotated[Items[InputMessage], Field(min_length=1)]

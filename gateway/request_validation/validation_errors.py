@@ -52,6 +52,9 @@ UNION_FIELDS = {
 }
 """Fields that have several shapes."""
 
+OBJECT_ERRORS = {"dict_type", "model_attributes_type", "model_type"}
+"""Types of errors whose messages name classes of Python."""
+
 MAX_MESSAGE_LENGTH = 300
 """Characters of pydantic's message, which may quote the client."""
 
@@ -81,6 +84,8 @@ def first_error(errors: list[dict[str, Any]]) -> Invalid:
                 f"{context['expected_tags']}",
                 param=f"{param}.{_tag(error)}",
             )
+        case kind if kind in OBJECT_ERRORS:
+            return Invalid(f"Invalid '{param}': must be an object", param=param)
     message = escape_and_truncate(error["msg"], MAX_MESSAGE_LENGTH)
     return Invalid(f"Invalid '{param}': {message}", param=param)
 

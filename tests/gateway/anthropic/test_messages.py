@@ -368,6 +368,8 @@ def test_stream_begins_with_the_estimate(server, fake, user):
             "web_search_20250305",
         ),
         ({"tools": [{"name": "add"}]}, "tools[0].input_schema"),
+        ({"max_tokens": True}, "max_tokens"),
+        ({"messages": ["hi"]}, "'messages[0]': must be an object"),
         ({"tool_choice": {"type": "tool", "name": "add"}}, "tool_choice"),
         ({"mcp_servers": [{"url": "https://example.com"}]}, "mcp_servers"),
     ],
