@@ -24,6 +24,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.urls import path as url
+from django.utils.text import capfirst
 from pydantic import BaseModel
 from unfold.admin import ModelAdmin
 
@@ -365,7 +366,7 @@ class StudioModelAdmin(ModelAdmin):  # type: ignore[misc]  # it has no types
         return self.serialize_row(row, self.detail_schema)
 
     def created_message(self, row: Any) -> str:
-        return f"{str(self.opts.verbose_name).capitalize()} created"
+        return f"{capfirst(self.opts.verbose_name)} created"
 
 
 def redact_row(row: Any) -> Any:

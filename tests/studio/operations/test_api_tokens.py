@@ -124,6 +124,7 @@ def test_form_creates_a_token_with_separate_users(browser, script, user):
     form = {"label": "webui", "principal": user, "client_users": "separate"}
     page = browser.submit(TOKENS, form)
     assert page.status_code == 200
+    assert "API token created" in page.text
     created = list_tokens(script, user)["webui"]
     assert created["client_users"] == "separate"
     entry = AuditEntry.objects.filter(action="token.create").latest("at")
