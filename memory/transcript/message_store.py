@@ -206,10 +206,10 @@ def append_turn(
         StoredMessage.objects.append(
             thread_id, first, turn_id, entries, said_at or now, parent=parent
         )
+        new = first if sent is None else max(first, length - sent.new_rows)
         if facts is not NO_FACTS:
-            facts.apply(user_id, thread_id, first, length)
+            facts.apply(user_id, thread_id, new, length)
         if extraction is not None and not facts.forgotten:
-            new = first if sent is None else max(first, length - sent.new_rows)
             turn = TurnRange(user_id, thread_id, turn_id, new, length)
             extraction_tasks.enqueue(turn, extraction, now)
         if parent is None and not facts.forgotten:

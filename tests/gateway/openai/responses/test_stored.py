@@ -277,6 +277,8 @@ def test_failed_background_response_has_its_error(
 def test_background_needs_to_be_stored(server, user):
     refusal = error(post(server, body(user, background=True, store=False)), 400)
     assert refusal["param"] == "store"
+    request = body(user, background=True, metadata={"history": "none"})
+    assert error(post(server, request), 400)["param"] == "metadata.history"
 
 
 KINDS = [
