@@ -15,6 +15,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from core.errors import Invalid
+from core.text.sanitization import escape_and_truncate
 from files.errors import FileTooLarge
 from files.storage import backends
 from files.uploads.content_types import TypeDetector
@@ -38,7 +39,7 @@ class Body(Protocol):
 
 
 class FormInvalid(Invalid):
-    """The body is not a valid form: send it as multipart/form-data."""
+    """The body is not a valid form."""
 
     code = "invalid_form"
 
@@ -182,7 +183,11 @@ def read_form(body: Body, content_type: str, max_bytes: int | None) -> FormReade
     except BaseException as exc:
         reader.close()
         if isinstance(exc, FormParserError):
-            raise FormInvalid from exc
+            reason = escape_and_truncate(str(exc))
+            raise FormInvalid(
+                f"the form is not valid ({reason}): send it as multipart/form-data, "
+                "with short names"
+            ) from exc
         raise
     return reader
 

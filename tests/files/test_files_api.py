@@ -439,3 +439,12 @@ def test_concurrent_uploads_stay_within_the_quota(configure, mine):
             data = str(number).encode() * 400
             pool.submit(mine.files.create, file=("a.txt", data), purpose="user_data")
     assert sum(file.bytes for file in mine.files.list()) <= 1000
+
+
+def test_very_long_filename_is_named_as_the_reason(server, user):
+    files = {"file": ("a" * 5000 + ".txt", b"x")}
+    response = post(server, user, data={"purpose": "user_data"}, files=files)
+    assert response.status_code == 400
+    message = response.json()["error"]["message"]
+    assert "header size exceeded" in message
+    assert "short names" in message
