@@ -1,4 +1,4 @@
-"""The option `-c PATH`, read before the settings load and by each command."""
+"""Options of several commands; `-c PATH` is read before the settings load, too."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -14,6 +14,23 @@ def add_option(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="The YAML file (default: $COULISSE_CONFIG, else coulisse.yaml).",
     )
+
+
+def add_limit(parser: argparse.ArgumentParser, noun: str, *, default: int) -> None:
+    """Add the option `--limit` of a list."""
+    parser.add_argument(
+        "--limit",
+        type=parse_count,
+        default=default,
+        help=f"Maximum number of {noun} (default: {default}).",
+    )
+
+
+def parse_count(text: str) -> int:
+    """Return the value of an option that is at least 1."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
 
 
 def add_subcommands(

@@ -104,7 +104,7 @@ def test_counts_include_failure_reasons(user_id):
         (["show", "0" * 32], "There is no such task"),
         (["cancel", "0" * 32], "There is no such task"),
         (["retry"], "one of the arguments"),
-        (["list", "--limit", "0"], "--limit must be at least 1"),
+        (["list", "--limit", "0"], "--limit: must be at least 1"),
     ],
 )
 def test_invalid_arguments_are_refused(arguments, expected):

@@ -82,7 +82,7 @@ def test_empty_list_says_so(name):
 
 def test_limit_of_zero_is_refused():
     with pytest.raises(CommandError, match="at least 1"):
-        run("turns", limit=0)
+        run("turns", "--limit", "0")
 
 
 def test_blank_user_is_refused():

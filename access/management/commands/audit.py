@@ -4,10 +4,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from access.models import AuditEntry, AuditEntryQuerySet
 from access.schemas import AuditLogEntry
+from config.management import config_option
 from config.management.database_command import DatabaseCommand
 from core.text import time_parsing
 
@@ -37,17 +38,10 @@ class Command(DatabaseCommand):
         parser.add_argument(
             "--target", help="Only changes whose target contains this text."
         )
-        parser.add_argument(
-            "--limit",
-            type=int,
-            default=DEFAULT_LIMIT,
-            help=f"Maximum number of entries (default: {DEFAULT_LIMIT}).",
-        )
+        config_option.add_limit(parser, "entries", default=DEFAULT_LIMIT)
         parser.add_argument("--json", action="store_true", help="Print JSON.")
 
     def handle(self, **options: Any) -> None:
-        if options["limit"] < 1:
-            raise CommandError("--limit must be at least 1")
         limit = options["limit"]
         entries = list(_find_entries(options)[: limit + 1])
         page = entries[:limit]

@@ -163,8 +163,6 @@ class Command(DatabaseCommand):
     # Listing.
 
     def _list(self, options: dict[str, Any]) -> None:
-        if options["limit"] < 1:
-            raise CommandError("--limit must be at least 1")
         name = options["name"]
         if name is None and not options["runs"]:
             self._list_tests(options)
@@ -219,7 +217,7 @@ def _add_run_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="Run every test.")
     parser.add_argument(
         "--repetitions",
-        type=_parse_positive,
+        type=config_option.parse_count,
         metavar="NUMBER",
         help="Conversations per test; overrides the test's own number.",
     )
@@ -251,12 +249,7 @@ def _add_list_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--runs", action="store_true", help="List the runs of all tests."
     )
-    parser.add_argument(
-        "--limit",
-        type=int,
-        default=DEFAULT_LIMIT,
-        help=f"Maximum number of runs (default: {DEFAULT_LIMIT}).",
-    )
+    config_option.add_limit(parser, "runs", default=DEFAULT_LIMIT)
     parser.add_argument("--json", action="store_true", help="Print JSON.")
 
 
@@ -275,14 +268,6 @@ def _batch_as_json(runs: Sequence[SmokeRun]) -> dict[str, Any]:
 
 def _as_json(shape: type[SmokeRunObject], run: SmokeRun) -> dict[str, Any]:
     return shape.model_validate(run).model_dump(mode="json")
-
-
-def _parse_positive(text: str) -> int:
-    """Return a positive number; raises ValueError."""
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
 
 
 def select_tests(names: Sequence[str], *, is_all: bool) -> list[SmokeTestConfig]:

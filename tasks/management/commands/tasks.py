@@ -58,8 +58,6 @@ class Command(DatabaseCommand):
                 self._count(options)
 
     def _list(self, options: dict[str, Any]) -> None:
-        if options["limit"] < 1:
-            raise CommandError("--limit must be at least 1")
         found = Task.objects.of_kind(options["kind"])
         if (user := options["user"]) is not None:
             user_id = identity.derive_user_id(identity.check_identifier(user))
@@ -145,12 +143,7 @@ def _declare_list(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--kind", choices=task_kinds.names(), help="Only tasks of this kind."
     )
-    parser.add_argument(
-        "--limit",
-        type=int,
-        default=DEFAULT_LIMIT,
-        help=f"Maximum number of tasks (default: {DEFAULT_LIMIT}).",
-    )
+    config_option.add_limit(parser, "tasks", default=DEFAULT_LIMIT)
 
 
 def _declare_one(parser: ArgumentParser) -> None:

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from access.users import identity
+from config.management import config_option
 from config.management.database_command import DatabaseCommand
 from telemetry.models import Turn
 from telemetry.presentation import terminal
@@ -28,16 +29,9 @@ class Command(DatabaseCommand):
         parser.add_argument(
             "--request", metavar="ID", help="Only turns with this X-Request-Id."
         )
-        parser.add_argument(
-            "--limit",
-            type=int,
-            default=DEFAULT_LIMIT,
-            help=f"Maximum number of turns (default: {DEFAULT_LIMIT}).",
-        )
+        config_option.add_limit(parser, "turns", default=DEFAULT_LIMIT)
 
     def handle(self, **options: Any) -> None:
-        if options["limit"] < 1:
-            raise CommandError("--limit must be at least 1")
         page, has_more = _find_turns(options).read_page(options["limit"])
         for turn in page:
             self.stdout.write(terminal.turn_line(turn))
