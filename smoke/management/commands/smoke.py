@@ -21,6 +21,7 @@ from smoke.models import SmokeMessage, SmokeRun
 from smoke.reports import batches as figures
 from smoke.reports import junit, terminal, transcript
 from smoke.schemas import SmokeBatchReport, SmokeRunObject, SmokeTranscript
+from tasks.queue import publisher
 
 EXIT_FAILED = 1
 EXIT_ABORTED = 2
@@ -65,6 +66,9 @@ class Command(DatabaseCommand):
         if options["junit"]:
             # Before the launch, when nothing is lost yet.
             write_file(Path(options["junit"]), b"")
+        if options["wait"]:
+            # Before the launch: the tasks run here, so no worker needs a permit.
+            publisher.use_sender(lambda kind: None)
         # Known before the launch: an interrupt at any moment leaves no run behind.
         ids = [uuid.uuid4() for _ in tests]
         with sigint.defer_sigint() as check_interrupt:
