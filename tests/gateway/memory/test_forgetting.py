@@ -101,6 +101,21 @@ def test_user_has_it_forgotten_by_the_agent(client, fake, user, home):
     assert {row.text for row in rows} == {HOME, ECHO, "Forget Rua Augusta!", done}
 
 
+def test_earlier_messages_of_the_client_are_not_withheld(server, fake, user, home):
+    fake.call_tool("forget_memory", {"id": home.public_id})
+    fake.reply("Done.")
+    messages = [
+        user_message("Is it raining?"),
+        {"role": "assistant", "content": "No."},
+        user_message("Forget the street."),
+    ]
+    request = body(user, messages=messages, metadata={"thread_id": "b"})
+    assert post(server, request).status_code == 200
+    rows = StoredMessage.objects.filter(thread__name="b", thread__user_id=home.user_id)
+    shown = [row.text for row in rows.order_by("position") if not row.is_withheld]
+    assert shown == ["Is it raining?", "No."]
+
+
 def test_subagent_may_forget_it(client, fake, user, home, configure):
     boss = (
         "agents:\n  - name: boss\n    provider: openai\n    model: gpt-test\n"
