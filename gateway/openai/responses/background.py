@@ -22,6 +22,12 @@ async def start(body: ResponseRequest, turn: TurnRequest) -> dict[str, Any]:
     """
     if not body.is_stored:
         raise Invalid("a background response needs 'store': true", param="store")
+    if (turn.options.history or turn.caller.history) == "none":
+        raise Invalid(
+            "a background response is stored, which the history 'none' excludes: send "
+            "metadata.history 'auto', or leave 'background' out",
+            param="metadata.history",
+        )
     text = query_embedding.last_user_text(turn.messages)
     task_request = TaskRequest(
         turn.agent,
