@@ -27,6 +27,7 @@ OWN_COMMANDS = {
     "reindex",
     "reset",
     "restart",
+    "runserver",
     "schema",
     "scores",
     "sidecars",

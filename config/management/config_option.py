@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable, Sequence
 
-VALUELESS_FLAGS = ("-E", "-F", "-y")
+VALUELESS_FLAGS = ("-6", "-E", "-F", "-y")
 """Short options without a value: `-c` may follow them, as in `-Fc PATH`."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from daphne.management.commands import runserver
 from django.core.management.base import CommandError
 
+from config.management.base import ConfigCommand
 from processes.supervision import state_directory
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -44,7 +45,7 @@ class LifespanApplication:
             raise CommandError(reply["message"])
 
 
-class Command(runserver.Command):  # type: ignore[misc]
+class Command(ConfigCommand, runserver.Command):  # type: ignore[misc]
     """Serves the ASGI application, and restarts when code changes."""
 
     help = (

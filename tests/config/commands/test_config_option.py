@@ -20,8 +20,7 @@ def commands():
     loaded = {
         name: load_command_class(app, name)
         for name, app in get_commands().items()
-        # Daphne's command reads COULISSE_CONFIG only.
-        if app in OURS and name != "runserver"
+        if app in OURS
     }
     assert all(isinstance(command, ConfigCommand) for command in loaded.values())
     return loaded
