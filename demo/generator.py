@@ -10,7 +10,7 @@ from core import token_estimates
 from core.messages import Message
 from demo import dialogues, sample_users, simulated_turns
 from demo.dialogues import ScriptedDialogue
-from demo.rows import api_tokens, audit_entries
+from demo.rows.api_tokens import SampleTokens
 from demo.rows.audit_entries import AuditEntries
 from demo.rows.background_tasks import BackgroundTasks
 from demo.rows.bulk_insert import BulkInsert
@@ -59,22 +59,20 @@ class DemoGenerator:
         self._traffic = TrafficPattern(now, size.days)
         self._inserts = BulkInsert()
         self._simulator = AgentSimulator(config, self._rng)
-        self._scores = ScoreRecords(self._inserts, self._simulator, self._rng)
-        self._tasks = BackgroundTasks(
-            self._inserts, self._simulator, self._traffic, self._rng
-        )
-        self._smoke_runs = SmokeRuns(
-            self._inserts, self._simulator, self._scores, self._rng
-        )
-        self._experiments = config.get(EXPERIMENTS)
-        self._audit = AuditEntries(self._inserts, self._traffic, self._users, self._rng)
-        self._usages = api_tokens.create_tokens(
+        self._parts = (
             self._inserts,
-            self._users,
+            self._simulator,
             self._traffic,
+            self._users,
             self._rng,
-            self._audit,
         )
+        self._scores = ScoreRecords(*self._parts)
+        self._tasks = BackgroundTasks(*self._parts)
+        self._smoke_runs = SmokeRuns(*self._parts, self._scores)
+        self._experiments = config.get(EXPERIMENTS)
+        self._audit = AuditEntries(*self._parts)
+        self._usages = SampleTokens(*self._parts)
+        self._usages.create(self._audit)
         self.turns = 0
         self.messages = 0
 
@@ -95,12 +93,10 @@ class DemoGenerator:
         self._tasks.add_open(staff)
         self._tasks.add_interrupted(staff[0])
         self._tasks.add_triggered(staff[0])
-        self._smoke_runs.launch_all(self._traffic)
-        self._usages.write(self._inserts)
+        self._smoke_runs.launch_all()
+        self._usages.write()
         self._audit.write()
-        audit_entries.record_demo(
-            self._inserts,
-            self._traffic.now,
+        self._audit.record_demo(
             users=self._size.users,
             turns=self.turns,
             expenses=_ranges(self._scores.expenses),
@@ -110,7 +106,7 @@ class DemoGenerator:
     def _generate_user(self, user: SampleUser, turns: int, older: int) -> None:
         """Write a user's month, and the older messages."""
         threads: dict[str, ThreadTranscript] = {}
-        facts = FactHistory(self._inserts, user.user_id, self._rng)
+        facts = FactHistory(*self._parts, user.user_id)
         if older:
             self._add_old_messages(self._thread(threads, user, ""), older)
         first_at = self._traffic.now

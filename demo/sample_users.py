@@ -9,6 +9,7 @@ from access.users import identity
 from core.ids import UserId
 
 DOMAIN = "demo.example"
+MAX_SYNTHETIC_USERS = 1_000
 MAX_USERS = 100_000
 """Maximum number of users; their names do not depend on the seed."""
 
@@ -76,20 +77,11 @@ def synthetic_user(number: int) -> UserId:
 
 def all_ids(count: int, batch_size: int = 500) -> Iterator[list[UserId]]:
     """Yield the ids of the first users and of all synthetic ones, in batches."""
-    for start in range(0, count, batch_size):
-        numbers = range(start, min(start + batch_size, count))
-        yield [SampleUser(number).user_id for number in numbers]
+    ids = [SampleUser(number).user_id for number in range(count)]
     if count:
-        yield from (
-            [synthetic_user(n) for n in numbers] for numbers in SYNTHETIC_BATCHES
-        )
-
-
-MAX_SYNTHETIC_USERS = 1_000
-"""Maximum number of synthetic users."""
-SYNTHETIC_BATCHES = [
-    range(start, start + 100) for start in range(0, MAX_SYNTHETIC_USERS, 100)
-]
+        ids += [synthetic_user(number) for number in range(MAX_SYNTHETIC_USERS)]
+    for start in range(0, len(ids), batch_size):
+        yield ids[start : start + batch_size]
 
 
 def split_total(count: int, total: int) -> Sequence[int]:

@@ -1,6 +1,5 @@
 """API tokens of some users, and their usage."""
 
-import random
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,8 +11,7 @@ from access.limits.time_windows import CALENDAR_MONTH, EVER
 from access.models import ApiToken, UsageCounter
 from demo import simulated_turns
 from demo.rows.audit_entries import AuditEntries
-from demo.rows.bulk_insert import BulkInsert
-from demo.sample_users import SampleUser
+from demo.rows.bulk_insert import DemoRows
 from demo.simulated_turns import SimulatedTurn
 from demo.traffic_pattern import TrafficPattern
 
@@ -42,7 +40,7 @@ class SampleUsage:
 
 
 @dataclass
-class SampleUsages:
+class SampleTokens(DemoRows):
     """The tokens and their usage."""
 
     tokens: dict[int, uuid.UUID] = field(default_factory=dict)
@@ -66,10 +64,10 @@ class SampleUsages:
             usage.unpriced += cost is None
             usage.last_at = max(usage.last_at, now)
 
-    def write(self, inserts: BulkInsert) -> None:
+    def write(self) -> None:
         """Write the usage counters."""
         for (token_id, length, start), usage in self.by_window.items():
-            inserts.add(
+            self._inserts.add(
                 UsageCounter,
                 subject=f"token:{token_id.hex}",
                 window=length,
@@ -77,35 +75,27 @@ class SampleUsages:
                 **vars(usage),
             )
 
-
-def create_tokens(
-    inserts: BulkInsert,
-    users: list[SampleUser],
-    traffic: TrafficPattern,
-    rng: random.Random,
-    audit: AuditEntries,
-) -> SampleUsages:
-    """Create tokens for some users; no keys exist for them."""
-    usages = SampleUsages()
-    for user in users[2::TOKEN_INTERVAL][:MAX_TOKENS]:
-        number = len(usages.tokens)
-        usages.tokens[user.number] = token_id = simulated_turns.random_uuid(rng)
-        row: dict[str, Any] = {
-            "id": token_id,
-            "digest": f"{rng.getrandbits(256):064x}",
-            "label": f"{LABELS[number % len(LABELS)]} of {user.first}",
-            "principal": user.name,
-            "agents": ["welcome"] if number % 5 == 4 else None,
-            "created_at": min(traffic.start + timedelta(hours=number), traffic.now),
-            **TERMS[number % len(TERMS)],
-            **_end(number, traffic),
-        }
-        inserts.add(ApiToken, **row)
-        details = {name: row[name] for name in ("label", "principal")}
-        audit.add(row["created_at"], ("token.create", str(token_id), details))
-        if "revoked_at" in row:
-            audit.add(row["revoked_at"], ("token.revoke", str(token_id), details))
-    return usages
+    def create(self, audit: AuditEntries) -> None:
+        """Create tokens for some users; no keys exist for them."""
+        start, now = self._traffic.start, self._traffic.now
+        for number, user in enumerate(self._users[2::TOKEN_INTERVAL][:MAX_TOKENS]):
+            token_id = simulated_turns.random_uuid(self._rng)
+            self.tokens[user.number] = token_id
+            row: dict[str, Any] = {
+                "id": token_id,
+                "digest": f"{self._rng.getrandbits(256):064x}",
+                "label": f"{LABELS[number % len(LABELS)]} of {user.first}",
+                "principal": user.name,
+                "agents": ["welcome"] if number % 5 == 4 else None,
+                "created_at": min(start + timedelta(hours=number), now),
+                **TERMS[number % len(TERMS)],
+                **_end(number, self._traffic),
+            }
+            self._inserts.add(ApiToken, **row)
+            details = {name: row[name] for name in ("label", "principal")}
+            audit.add(row["created_at"], ("token.create", str(token_id), details))
+            if "revoked_at" in row:
+                audit.add(row["revoked_at"], ("token.revoke", str(token_id), details))
 
 
 def _end(number: int, traffic: TrafficPattern) -> dict[str, datetime]:

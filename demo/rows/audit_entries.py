@@ -1,15 +1,13 @@
 """Audit entries of operators during the month."""
 
-import random
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 from access.models import AuditEntry
 from demo import simulated_turns
-from demo.rows.bulk_insert import BulkInsert
-from demo.sample_users import DOMAIN, SampleUser
-from demo.traffic_pattern import TrafficPattern
+from demo.rows.bulk_insert import DemoRows
+from demo.sample_users import DOMAIN
 from memory.facts import public_ids
 
 ACTION = "demo.fill"
@@ -20,26 +18,12 @@ SampleAuditEntry = tuple[str, str, dict[str, Any]]
 """Action, target and details."""
 
 
-class AuditEntries:
+class AuditEntries(DemoRows):
     """Audit entries of a few operators."""
-
-    def __init__(
-        self,
-        inserts: BulkInsert,
-        traffic: TrafficPattern,
-        users: list[SampleUser],
-        rng: random.Random,
-    ) -> None:
-        self._inserts = inserts
-        self._traffic = traffic
-        self._users = users
-        self._rng = rng
 
     def write(self) -> None:
         """Add a few entries for every day."""
-        midnight = self._traffic.start.replace(
-            hour=0, minute=0, second=0, microsecond=0
-        )
+        midnight = datetime.combine(self._traffic.start, time(tzinfo=UTC))
         for day in range(self._traffic.days):
             for _ in range(self._rng.randrange(3)):
                 hours = self._rng.uniform(8, 19)
@@ -70,19 +54,18 @@ class AuditEntries:
             lambda: ("trigger.run", "new-review", {}),
             lambda: (
                 "memory.change",
-                self._fact(),
-                {**self._user(), "fields": ["content"]},
+                public_ids.format_fact_id(simulated_turns.random_uuid(self._rng)),
+                {"user": self._user(), "fields": ["content"]},
             ),
-            lambda: ("user.export", self._user()["user"], {}),
+            lambda: ("user.export", self._user(), {}),
         ]
 
-    def _fact(self) -> str:
-        return public_ids.format_fact_id(simulated_turns.random_uuid(self._rng))
+    def _user(self) -> str:
+        return str(self._rng.choice(self._users).user_id)
 
-    def _user(self) -> dict[str, str]:
-        return {"user": str(self._rng.choice(self._users).user_id)}
-
-
-def record_demo(inserts: BulkInsert, now: datetime, **details: Any) -> None:
-    """Record that the demo was created."""
-    inserts.add(AuditEntry, at=now, actor=ACTOR, action=ACTION, details=details)
+    def record_demo(self, **details: Any) -> None:
+        """Record that the demo was created."""
+        now = self._traffic.now
+        self._inserts.add(
+            AuditEntry, at=now, actor=ACTOR, action=ACTION, details=details
+        )

@@ -1,6 +1,5 @@
 """Background tasks of agents and triggers, in every state."""
 
-import random
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import cycle
@@ -11,11 +10,10 @@ import orjson
 from core.trace import Call, TracedToolCall
 from demo import simulated_turns
 from demo.dialogues import ScriptedExchange
-from demo.rows.bulk_insert import BulkInsert
+from demo.rows.bulk_insert import DemoRows
 from demo.rows.turn_records import TurnContext, record
 from demo.sample_users import SampleUser
-from demo.simulated_turns import AgentSimulator, SimulatedTurn
-from demo.traffic_pattern import TrafficPattern
+from demo.simulated_turns import SimulatedTurn
 from tasks.models import Task
 from tasks.models.claiming import MAX_INTERRUPTIONS
 from tasks.models.queryset import INTERRUPTED
@@ -39,34 +37,12 @@ TRIGGERS = {
     "new-review": ("dramaturg", "A review has come out in {}: {}", REVIEW),
 }
 PAPERS = ("the Courier", "Stage Weekly", "O Farol", "Die Brücke")
-END_STATES = (
-    "done",
-    "done",
-    "done",
-    "done",
-    "done",
-    "done",
-    "done",
-    "errored",
-    "cancelled",
-)
+END_STATES = (*["done"] * 7, "errored", "cancelled")
 OPEN_STATES = ("queued", "queued", "queued", "running", "running")
 
 
-class BackgroundTasks:
+class BackgroundTasks(DemoRows):
     """The tasks of the demo."""
-
-    def __init__(
-        self,
-        inserts: BulkInsert,
-        simulator: AgentSimulator,
-        traffic: TrafficPattern,
-        rng: random.Random,
-    ) -> None:
-        self._inserts = inserts
-        self._simulator = simulator
-        self._traffic = traffic
-        self._rng = rng
 
     def add_dispatched(self, turn: SimulatedTurn, context: TurnContext) -> None:
         """Add the tasks that a turn's agents dispatched."""

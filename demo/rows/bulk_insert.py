@@ -1,80 +1,45 @@
-"""Inserts rows in bulk.
-
-For a million messages, the ORM takes a minute and a COPY a few seconds.
-"""
+"""The base of the modules that build rows, and the rows' insertion in bulk."""
 
 import json
+import random
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection, models
 from django.db.models import Max
+
+from demo.sample_users import SampleUser
+from demo.simulated_turns import AgentSimulator
+from demo.traffic_pattern import TrafficPattern
 
 BATCH_SIZE = 20_000
 """Rows that are collected before they are written."""
 ID_BLOCK = 1_000
 """Ids that are reserved together."""
 
-Row = tuple[Any, ...]
-
-
-class TableRows:
-    """The new rows of one table."""
-
-    def __init__(self, model: type[models.Model]) -> None:
-        fields = [each for each in model._meta.concrete_fields if not each.generated]
-        self._name = model._meta.db_table
-        self._auto_field = next(
-            (f for f in fields if isinstance(f, models.AutoField)), None
-        )
-        self._fields = {each.attname: _column(each) for each in fields}
-        self._rows: dict[bool, list[Row]] = {True: [], False: []}
-        """Rows with an id (True), and rows whose id the database assigns (False)."""
-
-    def add(self, values: dict[str, Any]) -> None:
-        """Add a row; other columns have the model's defaults."""
-        has_id = self._auto_field is None or self._auto_field.attname in values
-        self._rows[has_id].append(
-            tuple(
-                prepare(values[name]) if name in values else default()
-                for name, (prepare, default) in self._columns(has_id).items()
-            )
-        )
-
-    def write(self) -> None:
-        """Insert the rows."""
-        for has_id, rows in self._rows.items():
-            if rows:
-                _write(self._name, [*self._columns(has_id)], rows)
-            rows.clear()
-
-    def _columns(self, has_id: bool) -> dict[str, Any]:
-        if has_id or self._auto_field is None:
-            return self._fields
-        auto_name = self._auto_field.attname
-        return {name: each for name, each in self._fields.items() if name != auto_name}
-
 
 class BulkInsert:
-    """Collects rows of any tables and inserts them in bulk."""
+    """Collects rows of any tables and inserts them in bulk.
+
+    For a million messages, the ORM takes minutes and a COPY a few seconds.
+    """
 
     def __init__(self) -> None:
-        self._tables: dict[type[models.Model], TableRows] = {}
-        self._ids: dict[type[models.Model], list[int]] = {}
+        self._rows: dict[type[models.Model], list[dict[str, Any]]] = defaultdict(list)
+        self._ids: dict[type[models.Model], list[int]] = defaultdict(list)
         self._highest: dict[type[models.Model], int] = {}
         self._waiting = 0
 
     def add(self, model: type[models.Model], /, **values: Any) -> None:
-        """Add a row to a table."""
-        table = self._tables.get(model)
-        if table is None:
-            table = self._tables[model] = TableRows(model)
-        table.add(values)
+        """Add a row to a table; other columns have the model's defaults."""
+        self._rows[model].append(values)
         self._waiting += 1
 
     def new_id(self, model: type[models.Model]) -> int:
         """Return an unused id of a table, which no other row will get."""
-        ids = self._ids.setdefault(model, [])
+        ids = self._ids[model]
         if not ids:
             block = _reserve(model, ID_BLOCK, above=self._highest.get(model, 0))
             self._highest[model] = block[-1]
@@ -88,8 +53,9 @@ class BulkInsert:
 
     def write(self) -> None:
         """Insert the collected rows; the end of the transaction checks the keys."""
-        for table in self._tables.values():
-            table.write()
+        for model, rows in self._rows.items():
+            _insert(model, rows)
+        self._rows.clear()
         self._waiting = 0
 
 
@@ -99,7 +65,7 @@ def _reserve(model: type[models.Model], count: int, *, above: int = 0) -> range:
     On SQLite they are above `above`, and valid until another connection writes.
     """
     if connection.vendor == "sqlite":
-        last = model._default_manager.aggregate(last=Max("pk"))["last"] or 0
+        last = model._base_manager.aggregate(last=Max("pk"))["last"] or 0
         first = max(last, above) + 1
         return range(first, first + count)
     with connection.cursor() as cursor:
@@ -112,24 +78,36 @@ def _reserve(model: type[models.Model], count: int, *, above: int = 0) -> range:
     return range(last - count, last)
 
 
-def _write(table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+def _insert(model: type[models.Model], rows: Sequence[dict[str, Any]]) -> None:
+    """Insert rows of a table; all have an id, or the database assigns all."""
+    columns = {
+        field.attname: _column(field)
+        for field in model._meta.concrete_fields
+        if not field.generated
+        and (field.attname in rows[0] or not isinstance(field, models.AutoField))
+    }
     names = ", ".join(f'"{name}"' for name in columns)
+    values = (
+        tuple(
+            prepare(row[name]) if name in row else default()
+            for name, (prepare, default) in columns.items()
+        )
+        for row in rows
+    )
+    table = f"{model._meta.db_table} ({names})"
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":
             marks = ", ".join(["%s"] * len(columns))
-            cursor.executemany(
-                f"INSERT INTO {table} ({names}) VALUES ({marks})",  # noqa: S608
-                rows,
-            )
+            insert = f"INSERT INTO {table} VALUES ({marks})"  # noqa: S608
+            cursor.executemany(insert, [*values])
             return
-        with cursor.copy(f"COPY {table} ({names}) FROM STDIN") as copy:
-            for row in rows:
-                copy.write_row(row)
+        with cursor.copy(f"COPY {table} FROM STDIN") as copy:
+            for each in values:
+                copy.write_row(each)
 
 
 def _column(field: Any) -> tuple[Callable[[Any], Any], Callable[[], Any]]:
-    """Return a function that prepares a column's value, and one that returns its
-    default."""
+    """Return functions that prepare a column's value, and that return its default."""
     prepare = _preparer(field)
     if field.has_db_default():
         return prepare, lambda: field.db_default
@@ -150,3 +128,19 @@ def _preparer(field: Any) -> Callable[[Any], Any]:
     if isinstance(field, models.DateTimeField):
         return connection.ops.adapt_datetimefield_value
     return lambda value: value
+
+
+@dataclass
+class DemoRows:
+    """Rows of the demo, and what they are made of."""
+
+    _inserts: BulkInsert
+    _simulator: AgentSimulator
+    _traffic: TrafficPattern
+    _users: list[SampleUser]
+    _rng: random.Random
+
+
+def columns_of(source: object, *names: str) -> dict[str, Any]:
+    """Return the attributes with these names."""
+    return {name: getattr(source, name) for name in names}

@@ -1,7 +1,7 @@
 """Facts of one user, with their history."""
 
-import random
 import uuid
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,7 +10,7 @@ from django.db import connection
 from core.ids import UserId
 from demo import simulated_turns
 from demo.dialogues import ScriptedExchange, ScriptedFact
-from demo.rows.bulk_insert import BulkInsert
+from demo.rows.bulk_insert import DemoRows, columns_of
 from demo.rows.turn_records import ThreadTranscript
 from demo.simulated_turns import SimulatedTurn
 from memory.extraction import extraction_tasks
@@ -28,17 +28,13 @@ FAILURE_RATE = 0.004
 UNREADABLE = "the model's reply is not JSON: 'Here is what I noticed: the user …'"
 
 
-class FactHistory:
+@dataclass
+class FactHistory(DemoRows):
     """The facts of one user, until they are written."""
 
-    def __init__(
-        self, inserts: BulkInsert, user_id: UserId, rng: random.Random
-    ) -> None:
-        self._inserts = inserts
-        self._user_id = user_id
-        self._rng = rng
-        self._facts: dict[str, dict[str, Any]] = {}
-        """Active facts, by category and key."""
+    _user_id: UserId
+    _facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Active facts, by category and key."""
 
     @property
     def recalled(self) -> list[str]:
@@ -91,22 +87,10 @@ class FactHistory:
         if old is not None and old["content"] == scripted.content:
             old["said_at"] = old["updated_at"] = at
             return
-        new = self._fact_columns(scripted, quote, agent, at)
-        self._change(new, "created", at, after={"content": scripted.content})
-        self._facts[key] = new
-        if old is not None:
-            self._supersede(old, new, at)
-
-    def _fact_columns(
-        self, scripted: ScriptedFact, quote: str, agent: str, at: datetime
-    ) -> dict[str, Any]:
-        return {
+        self._facts[key] = new = {
             "id": simulated_turns.random_uuid(self._rng),
             "user_id": self._user_id,
-            "content": scripted.content,
-            "category": scripted.category,
-            "key": scripted.key,
-            "importance": scripted.importance,
+            **columns_of(scripted, "content", "category", "key", "importance"),
             "status": "active",
             "is_pinned": False,
             "source": "extraction",
@@ -116,6 +100,9 @@ class FactHistory:
             "created_at": at,
             "updated_at": at,
         }
+        self._change(new, "created", at, after={"content": scripted.content})
+        if old is not None:
+            self._supersede(old, new, at)
 
     def _supersede(
         self, old: dict[str, Any], new: dict[str, Any], at: datetime

@@ -1,17 +1,16 @@
 """Scores of judges, and feedback of users."""
 
-import random
 from collections.abc import Mapping
-from dataclasses import asdict
-from datetime import datetime, timedelta
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 
 import orjson
 
 from core.events import Usage
 from demo import simulated_turns
-from demo.rows.bulk_insert import BulkInsert
+from demo.rows.bulk_insert import DemoRows
 from demo.rows.turn_records import TurnContext
-from demo.simulated_turns import AgentSimulator, SimulatedTurn
+from demo.simulated_turns import SimulatedTurn
 from judges.config import JUDGES, JudgeConfig
 from judges.models import Feedback, Score
 from judges.runs import judge_queue
@@ -59,18 +58,12 @@ FAILURE_RATE = 0.02
 UNREADABLE = "the judge's reply is not valid: it contains no JSON object"
 
 
-class ScoreRecords:
+@dataclass
+class ScoreRecords(DemoRows):
     """The scores of one configuration's judges, and users' feedback."""
 
-    def __init__(
-        self, inserts: BulkInsert, simulator: AgentSimulator, rng: random.Random
-    ) -> None:
-        self._inserts = inserts
-        self._simulator = simulator
-        self._rng = rng
-        self._judges = simulator.config.get(JUDGES)
-        self.expenses: list[int] = []
-        """Ids of the judges' expenses."""
+    expenses: list[int] = field(default_factory=list)
+    """Ids of the judges' expenses."""
 
     def score(self, turn: SimulatedTurn, context: TurnContext) -> dict[str, int]:
         """Let the judges of the agent that sample this turn score it.
@@ -81,7 +74,7 @@ class ScoreRecords:
         if turn.outcome != "ok":
             return scores
         for name in self._simulator.agents[turn.agent].judges:
-            judge = self._judges[name]
+            judge = self._simulator.config.get(JUDGES)[name]
             if self._rng.random() < judge.sampling_rate:
                 values = self._judge(judge, turn, context)
                 scores |= {f"{name}.{each}": value for each, value in values.items()}
@@ -105,7 +98,20 @@ class ScoreRecords:
             self._simulator.config, judge.provider, judge.model, usage, at
         )
         values = {name: self._score(turn, name) for name in judge.rubrics}
-        self._add_scores(judge.name, values, turn, context, at=at)
+        for criterion, value in values.items():
+            self._inserts.add(
+                Score,
+                turn_id=turn.turn_id,
+                user_id=context.user_id,
+                judge=judge.name,
+                criterion=criterion,
+                value=value,
+                reasoning=REASONS[criterion][(value > 5) + (value > 7)],
+                agent=turn.agent,
+                experiment=context.experiment,
+                origin=context.origin,
+                judged_at=at,
+            )
         receipt = {
             "judge": judge.name,
             "provider": judge.provider,
@@ -118,30 +124,6 @@ class ScoreRecords:
         self._add_task(judge, turn, context, result=orjson.dumps(receipt).decode())
         self._add_expense(judge, turn, usage, cost)
         return values
-
-    def _add_scores(
-        self,
-        judge: str,
-        values: dict[str, int],
-        turn: SimulatedTurn,
-        context: TurnContext,
-        *,
-        at: datetime,
-    ) -> None:
-        for criterion, value in values.items():
-            self._inserts.add(
-                Score,
-                turn_id=turn.turn_id,
-                user_id=context.user_id,
-                judge=judge,
-                criterion=criterion,
-                value=value,
-                reasoning=REASONS[criterion][(value > 5) + (value > 7)],
-                agent=turn.agent,
-                experiment=context.experiment,
-                origin=context.origin,
-                judged_at=at,
-            )
 
     def _add_expense(
         self, judge: JudgeConfig, turn: SimulatedTurn, usage: Usage, cost: int | None

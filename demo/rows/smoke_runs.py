@@ -1,6 +1,5 @@
 """Runs of the smoke tests: passed, failed and aborted."""
 
-import random
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,11 +11,10 @@ from core.ids import UserId
 from core.trace import Call, ModelCall
 from demo import sample_users, simulated_turns
 from demo.dialogues import ScriptedExchange
-from demo.rows.bulk_insert import BulkInsert
+from demo.rows.bulk_insert import DemoRows
 from demo.rows.score_records import ScoreRecords
 from demo.rows.turn_records import TurnContext
-from demo.simulated_turns import AgentSimulator, SimulatedTurn
-from demo.traffic_pattern import TrafficPattern
+from demo.simulated_turns import SimulatedTurn
 from smoke.config import SMOKE_TESTS, SmokeTestConfig
 from smoke.evaluation import tool_call_log
 from smoke.models import SmokeMessage, SmokeRun
@@ -47,28 +45,18 @@ EXCHANGES = {
 LAUNCH_INTERVAL = timedelta(days=3)
 
 
-class SmokeRuns:
+@dataclass
+class SmokeRuns(DemoRows):
     """The runs of one configuration's smoke tests."""
 
-    def __init__(
-        self,
-        inserts: BulkInsert,
-        simulator: AgentSimulator,
-        scores: ScoreRecords,
-        rng: random.Random,
-    ) -> None:
-        self._inserts = inserts
-        self._simulator = simulator
-        self._scores = scores
-        self._rng = rng
-        self._tests = simulator.config.get(SMOKE_TESTS)
-        self._runs = 0
+    _scores: ScoreRecords
+    _runs: int = 0
 
-    def launch_all(self, traffic: TrafficPattern) -> None:
+    def launch_all(self) -> None:
         """Launch every test every few days."""
-        at = traffic.start + LAUNCH_INTERVAL
-        while at < traffic.now:
-            for test in self._tests.values():
+        at = self._traffic.start + LAUNCH_INTERVAL
+        while at < self._traffic.now:
+            for test in self._simulator.config.get(SMOKE_TESTS).values():
                 if self._runs + test.repetitions < sample_users.MAX_SYNTHETIC_USERS:
                     self._launch(test, at)
             at += LAUNCH_INTERVAL
@@ -103,7 +91,10 @@ class SmokeRuns:
         context = TurnContext(user_id, experiment=experiment, origin="smoke")
         progress = RunProgress(run["started_at"])
         for exchange in EXCHANGES[test.name]:
-            self._add_persona_message(test, run, exchange, progress)
+            call = self._persona_call(test, exchange, progress.at)
+            progress.persona_micro_usd += call.cost_micro_usd or 0
+            self._add_message(run, progress, exchange.user, [call])
+            progress.at += timedelta(seconds=call.seconds or 0)
             turn = self._simulator.simulate(
                 exchange, agent, progress.at, failure_rate=0.02
             )
@@ -114,19 +105,6 @@ class SmokeRuns:
             for name, value in self._scores.score(turn, context).items():
                 progress.scores[name].append(value)
         self._inserts.add(SmokeRun, **run, **progress.result_columns(test), agent=agent)
-
-    def _add_persona_message(
-        self,
-        test: SmokeTestConfig,
-        run: dict[str, Any],
-        exchange: ScriptedExchange,
-        progress: "RunProgress",
-    ) -> None:
-        """Add the persona's message."""
-        call = self._persona_call(test, exchange, progress.at)
-        progress.persona_micro_usd += call.cost_micro_usd or 0
-        self._add_message(run, progress, exchange.user, [call])
-        progress.at += timedelta(seconds=call.seconds or 0)
 
     def _persona_call(
         self, test: SmokeTestConfig, exchange: ScriptedExchange, at: datetime

@@ -10,9 +10,9 @@ import orjson
 
 from core.events import Usage
 from core.ids import UserId
-from core.trace import ModelCall, TracedToolCall
+from core.trace import ModelCall
 from demo import simulated_turns
-from demo.rows.bulk_insert import BulkInsert
+from demo.rows.bulk_insert import BulkInsert, columns_of
 from demo.simulated_turns import SimulatedTurn
 from memory.models import StoredMessage as MessageRow
 from memory.models import Thread
@@ -45,7 +45,14 @@ def record(
     model_calls = [call for *_, call in calls if isinstance(call, ModelCall)]
     inserts.add(
         Turn,
-        **_turn(turn, context),
+        id=turn.turn_id,
+        **columns_of(turn, "agent", "started_at", "seconds", "outcome"),
+        **columns_of(turn, "finish_reason", "error"),
+        **columns_of(context, "user_id", "thread", "origin", "is_streamed", "token_id"),
+        experiment=context.experiment or None,
+        user_message=turn.question,
+        request_id=f"req_{turn.turn_id.hex[-12:]}",
+        recalled=" ".join(context.recalled),
         cost_micro_usd=cost,
         known_cost_micro_usd=sum(call.cost_micro_usd or 0 for call in model_calls),
         model_calls=len(model_calls),
@@ -57,36 +64,15 @@ def record(
             "turn_id": turn.turn_id,
             "position": position,
             "parent_position": parent,
-            "started_at": call.started_at,
-            "seconds": call.seconds,
-            "error": call.error,
+            **columns_of(call, "started_at", "seconds", "error"),
         }
         if isinstance(call, ModelCall):
             inserts.add(ModelCallRow, **columns, **_model_call(call))
         else:
-            inserts.add(ToolCallRow, **columns, **_tool_call(call), depth=depth)
+            names = ("name", "kind", "target", "arguments", "result")
+            columns |= columns_of(call, *names)
+            inserts.add(ToolCallRow, **columns, call_id=call.id, depth=depth)
     return cost
-
-
-def _turn(turn: SimulatedTurn, context: TurnContext) -> dict[str, Any]:
-    return {
-        "id": turn.turn_id,
-        "user_id": context.user_id,
-        "thread": context.thread,
-        "agent": turn.agent,
-        "experiment": context.experiment or None,
-        "origin": context.origin,
-        "user_message": turn.question,
-        "is_streamed": context.is_streamed,
-        "started_at": turn.started_at,
-        "seconds": turn.seconds,
-        "outcome": turn.outcome,
-        "finish_reason": turn.finish_reason,
-        "error": turn.error,
-        "request_id": f"req_{turn.turn_id.hex[-12:]}",
-        "token_id": context.token_id,
-        "recalled": " ".join(context.recalled),
-    }
 
 
 def _model_call(call: ModelCall) -> dict[str, Any]:
@@ -94,29 +80,15 @@ def _model_call(call: ModelCall) -> dict[str, Any]:
     if len(call.attempts) > 1:
         attempts = orjson.dumps(call.attempts).decode()
     return {
-        "agent": call.agent,
-        "provider": call.provider,
-        "model": call.model,
-        "finish_reason": call.finish_reason,
+        **columns_of(call, "agent", "provider", "model"),
+        **columns_of(call, "finish_reason", "cost_micro_usd"),
         "attempts": attempts,
-        "cost_micro_usd": call.cost_micro_usd,
         **({} if call.usage is None else _usage(call.usage)),
     }
 
 
-def _tool_call(call: TracedToolCall) -> dict[str, Any]:
-    return {
-        "name": call.name,
-        "kind": call.kind,
-        "target": call.target,
-        "call_id": call.id,
-        "arguments": call.arguments,
-        "result": call.result,
-    }
-
-
 def _usage(usage: Usage) -> dict[str, int]:
-    return {name: getattr(usage, name) for name in row_mapping.USAGE_COLUMNS}
+    return columns_of(usage, *row_mapping.USAGE_COLUMNS)
 
 
 class ThreadTranscript:
@@ -148,12 +120,8 @@ class ThreadTranscript:
                 position=self.length,
                 turn_id=turn_id,
                 role=entry.message.role,
-                text=entry.text,
-                extra=entry.extra,
-                tokens=entry.tokens,
-                agent=entry.agent,
-                finish_reason=entry.finish_reason,
-                importance=entry.importance,
+                **columns_of(entry, "text", "extra", "tokens", "agent"),
+                **columns_of(entry, "finish_reason", "importance"),
                 created_at=at,
             )
             self.length += 1
