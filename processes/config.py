@@ -42,12 +42,8 @@ class HealthConfig(BaseModel):
 class SidecarConfig(BaseModel):
     """A process that runs beside the server."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        # The input contains the values of `env`.
-        hide_input_in_errors=True,
-    )
+    # The input contains the values of `env`.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     name: Annotated[str, Field(min_length=1, max_length=64)] = Field(
         description="The sidecar's name in the log and in `status`."

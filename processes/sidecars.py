@@ -22,8 +22,13 @@ from core.child_processes.program import kill_group
 from core.errors import CoulisseError
 from processes.config import SIDECARS, SidecarConfig
 from processes.server import listening_socket
-from processes.sidecar_control import restart_requests, sidecar_process, sidecar_records
-from processes.supervision import orphan_cleanup, parent_watch, state_directory
+from processes.sidecar_control import sidecar_process, sidecar_records
+from processes.supervision import (
+    orphan_cleanup,
+    parent_watch,
+    run_state,
+    state_directory,
+)
 from processes.supervision.child import Child, outer_environment
 from processes.supervision.log_pipe import OutputLine
 from processes.supervision.pidfile import PidFile
@@ -73,7 +78,7 @@ class SidecarManager:
 
     async def poll(self) -> None:
         """Handle restart requests, and write new output to the file."""
-        requested = restart_requests.take_requests(self._files)
+        requested = sidecar_records.take_requests(self._files)
         names = [name for name in requested if name in self._sidecars]
         for name in names:
             fields = {"sidecar": name}
@@ -97,22 +102,14 @@ class SidecarManager:
             for name, sidecar in self._sidecars.items()
             if sidecar.spec.output is not None
         }
-        if lines == self._written_lines:
-            return
-        self._written_lines = lines
-        try:
-            sidecar_records.write_lines(self._files.sidecar_lines, lines)
-        except OSError as exc:
-            logger.warning("cannot write %s: %s", self._files.sidecar_lines, exc)
+        if lines != self._written_lines:
+            self._written_lines = lines
+            path, adapter = self._files.sidecar_lines, sidecar_records.LINES_ADAPTER
+            run_state.write_json(path, adapter, lines)
 
     def _publish(self) -> None:
-        path = self._files.sidecars
         records = [sidecar.record for sidecar in self._sidecars.values()]
-        try:
-            sidecar_records.write_record(path, os.getpid(), records)
-        except OSError as exc:
-            # A full disk must not stop the sidecars.
-            logger.warning("cannot write %s: %s", path, exc)
+        sidecar_records.write_record(self._files.sidecars, os.getpid(), records)
 
 
 def run() -> None:
@@ -126,7 +123,7 @@ def run() -> None:
     lock.acquire()
     try:
         stop_orphans(files)
-        restart_requests.take_requests(files)  # The previous process received them.
+        sidecar_records.take_requests(files)  # The previous process received them.
         asyncio.run(_serve(files))
     finally:
         files.sidecars.unlink(missing_ok=True)

@@ -4,16 +4,31 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from config.management import config_option
+from core.errors import CoulisseError
+
+INTERRUPTED = 130
+"""The conventional exit code after ^C."""
 
 
 class ConfigCommand(BaseCommand):
-    """A command about one YAML file, named by `-c`."""
+    """A command about one YAML file, named by `-c`.
+
+    It prints the message of a `CoulisseError` and exits with 1.
+    """
 
     # Each command declares its own checks: `stop` must work even with an invalid YAML.
     requires_system_checks = ()
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except CoulisseError as exc:
+            raise CommandError(str(exc)) from exc
+        except KeyboardInterrupt as exc:
+            raise CommandError("interrupted", returncode=INTERRUPTED) from exc
 
     def create_parser(
         self, prog_name: str, subcommand: str, **kwargs: Any

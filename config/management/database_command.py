@@ -9,16 +9,13 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError
 
 from config.management.base import ConfigCommand
-from core.errors import CoulisseError
 
-INTERRUPTED = 130
-"""The conventional exit code after ^C."""
 BROKEN_PIPE = 141
 """The conventional exit code after a closed output pipe, as with `| head`."""
 
 
 class DatabaseCommand(ConfigCommand):
-    """A command that uses the database; a `CoulisseError` ends it with exit code 1."""
+    """A command that uses the database."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
@@ -29,15 +26,11 @@ class DatabaseCommand(ConfigCommand):
             # Python flushes again at exit and would report the closed pipe.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(BROKEN_PIPE) from None
-        except CoulisseError as exc:
-            raise CommandError(str(exc)) from exc
         except DatabaseError as exc:
             raise CommandError(
                 f"cannot use the database: {exc}. Run `manage.py migrate` to create "
                 "its tables, or select another YAML file with -c"
             ) from exc
-        except KeyboardInterrupt as exc:
-            raise CommandError("interrupted", returncode=INTERRUPTED) from exc
 
     def write_note(self, text: str) -> None:
         """Write a note to stderr, separate from the requested output."""

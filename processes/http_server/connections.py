@@ -8,13 +8,11 @@ import asyncio
 import ipaddress
 import logging
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from config.config import ServerConfig
 from core.network import client_addresses
-from core.network.client_addresses import Address
 from processes.http_server.refusals import Refusal
 
 logger = logging.getLogger(__name__)
@@ -176,9 +174,9 @@ class ConnectionTable:
         if client is None or self.limits.max_connections_per_address is None:
             return None
         address = client_addresses.parse(client)
-        if address is None:
-            return None  # A Unix socket.
-        if address.is_loopback or _is_in(address, self.limits.trusted_proxies):
+        if address is None or address.is_loopback:
+            return None  # A Unix socket, or this machine.
+        if any(address in network for network in self.limits.trusted_proxies):
             return None
         return client_addresses.client_network(client)
 
@@ -195,10 +193,6 @@ class ConnectionTable:
             burst.log_if_due(now)
         for connection in tuple(self._open):
             connection.check_timeout(now)
-
-
-def _is_in(address: Address, proxies: Iterable[Network]) -> bool:
-    return any(address in network for network in proxies)
 
 
 def _too_many_connections(message: str, *, detail: str) -> Refusal:

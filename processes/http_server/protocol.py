@@ -6,7 +6,7 @@ uvicorn limits neither the size of headers nor how long a request may take to ar
 
 import asyncio
 from functools import partial
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import httptools
 from uvicorn._types import ASGI3Application
@@ -335,18 +335,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.transport.abort()
 
 
-class ProtocolOptions(TypedDict):
-    """The options of `uvicorn.Config` that choose and limit the protocols."""
-
-    http: Any
-    ws: Any
-    timeout_keep_alive: Any
-    proxy_headers: Any
-    forwarded_allow_ips: Any
-
-
-def protocol_options(limits: ConnectionLimits) -> ProtocolOptions:
-    """Return the options with which uvicorn enforces these limits in one process."""
+def protocol_options(limits: ConnectionLimits) -> dict[str, Any]:
+    """Return the options of `uvicorn.Config` to enforce these limits in one process."""
     table = ConnectionTable(limits)
     return {
         "http": partial(HttpProtocol, table=table),

@@ -9,7 +9,12 @@ import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 
-from processes.server import database_preparation, health_probe, listening_socket
+from django.core.management import call_command
+from django.db import DatabaseError, connections
+
+from access.users import user_namespace
+from processes.errors import StartFailed
+from processes.server import health_probe, listening_socket
 from processes.server.server_plan import ServerPlan
 from processes.supervision import orphan_cleanup, run_state
 from processes.supervision.pidfile import PidFile
@@ -61,7 +66,7 @@ class ForegroundServer:
                 self._local_port(),
             ):
                 # In a thread, because Django allows no queries beside an event loop.
-                await asyncio.to_thread(database_preparation.prepare)
+                await asyncio.to_thread(_prepare_database)
                 await self._supervise(signals, listening, limit_seconds)
         finally:
             self.state.record.unlink(missing_ok=True)
@@ -105,11 +110,7 @@ class ForegroundServer:
         return all(map(health_probe.is_answering, self.plan.health_urls))
 
     def _publish(self, supervisor: Supervisor) -> None:
-        try:
-            run_state.write_record(self.state.record, self._describe(supervisor))
-        except OSError as exc:
-            # A full disk must not stop a server that still answers.
-            logger.warning("cannot write %s: %s", self.state.record, exc)
+        run_state.write_record(self.state.record, self._describe(supervisor))
 
     def _describe(self, supervisor: Supervisor) -> RunRecord:
         records = (child.record for child in supervisor.children)
@@ -123,6 +124,21 @@ class ForegroundServer:
             children=tuple(each for each in records if each.has_started),
             lacks_broker=self.plan.background.lacks_broker,
         )
+
+
+def _prepare_database() -> None:
+    """Apply the migrations, and check the namespace.
+
+    Raises `NamespaceMismatch` for one that would hide every user's memory.
+    """
+    try:
+        call_command("migrate", verbosity=0, interactive=False)
+        user_namespace.establish()
+    except DatabaseError as exc:
+        reason = " ".join(str(exc).split())
+        raise StartFailed(f"cannot use the database: {reason}") from exc
+    finally:
+        connections.close_all()
 
 
 def _stop_orphans(state: StateDir) -> None:

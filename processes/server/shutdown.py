@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from contextlib import suppress
 
 from core.child_processes import process_identity
@@ -13,7 +12,6 @@ from processes.supervision.state_directory import StateDir
 
 GRACE_SECONDS = 10.0
 FORCE_SECONDS = 5.0
-POLL_SECONDS = 0.05
 
 
 def stop_server(state: StateDir, *, force: bool) -> int | None:
@@ -32,7 +30,8 @@ def stop_server(state: StateDir, *, force: bool) -> int | None:
         _kill(pid, state)
     else:
         _send(pid, signal.SIGTERM)
-    if not _has_ended(server, FORCE_SECONDS if force else GRACE_SECONDS):
+    seconds = FORCE_SECONDS if force else GRACE_SECONDS
+    if not orphan_cleanup.wait_for_end([server], seconds):
         raise ServerStillRunning(_still_running_message(pid, force=force))
     clean_up(state)
     return pid
@@ -60,15 +59,6 @@ def _kill(pid: int, state: StateDir) -> None:
 def _send(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
-
-
-def _has_ended(server: ChildRecord, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while orphan_cleanup.is_alive(server):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(POLL_SECONDS)
-    return True
 
 
 def _still_running_message(pid: int, *, force: bool) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 from config.sections import Config
 from core.errors import Conflict, NotFound
 from processes.config import SIDECARS, SidecarConfig
-from processes.sidecar_control import restart_requests, sidecar_records
-from processes.supervision import pidfile
+from processes.sidecar_control import sidecar_records
+from processes.supervision import pidfile, run_state
 from processes.supervision.log_pipe import OutputLine
 from processes.supervision.run_state import ChildRecord
 from processes.supervision.state_directory import StateDir
@@ -28,7 +28,10 @@ class SidecarsNotRunning(Conflict):
 def list_sidecars(config: Config, files: StateDir) -> list[dict[str, Any]]:
     """Return all sidecars in the order of the YAML, with their latest output."""
     records = _live_records(files)
-    lines = sidecar_records.read_lines(files.sidecar_lines) if records else {}
+    lines: dict[str, list[OutputLine]] = {}
+    if records:
+        path, adapter = files.sidecar_lines, sidecar_records.LINES_ADAPTER
+        lines = run_state.read_json(path, adapter) or {}
     return [
         _sidecar_as_json(sidecar, records.get(name), lines.get(name, []))
         for name, sidecar in config.get(SIDECARS).items()
@@ -44,7 +47,7 @@ def request_restart(config: Config, files: StateDir, name: str) -> None:
         raise SidecarUnknown(f"there is no sidecar '{name}' under sidecars:")
     if name not in _live_records(files):
         raise SidecarsNotRunning
-    restart_requests.request_restart(files, name)
+    sidecar_records.request_restart(files, name)
 
 
 def _live_records(files: StateDir) -> dict[str, ChildRecord]:
@@ -58,6 +61,7 @@ def _live_records(files: StateDir) -> dict[str, ChildRecord]:
 def _sidecar_as_json(
     sidecar: SidecarConfig, record: ChildRecord | None, lines: list[OutputLine]
 ) -> dict[str, Any]:
+    shown = record or ChildRecord(sidecar.name, "waiting")
     return {
         "name": sidecar.name,
         "object": "sidecar",
@@ -66,11 +70,11 @@ def _sidecar_as_json(
         "restart": sidecar.restart,
         "has_health": sidecar.health is not None,
         "state": "unknown" if record is None else record.state,
-        "pid": None if record is None else record.pid,
-        "restarts": 0 if record is None else record.restarts,
-        "reason": None if record is None else record.reason or None,
-        "started_at": None if record is None else _to_datetime(record.created_at),
-        "due_at": None if record is None else _to_datetime(record.due_at),
+        "pid": shown.pid,
+        "restarts": shown.restarts,
+        "reason": shown.reason or None,
+        "started_at": _to_datetime(shown.created_at),
+        "due_at": _to_datetime(shown.due_at),
         "lines": [
             {"at": _to_datetime(line.at), "stream": line.stream, "text": line.text}
             for line in lines

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from core.child_processes import process_identity
@@ -22,9 +22,9 @@ def end_processes(
     alive = [child for child in children if is_alive(child)]
     if grace_seconds:
         _signal(alive, signal.SIGTERM, os.kill)
-        _wait(alive, grace_seconds)
+        wait_for_end(alive, grace_seconds)
     _signal(filter(is_alive, alive), signal.SIGKILL, os.killpg)
-    _wait(alive, END_SECONDS)
+    wait_for_end(alive, END_SECONDS)
     return alive
 
 
@@ -36,10 +36,14 @@ def _signal(
             send(pid, number)
 
 
-def _wait(children: Iterable[ChildRecord], seconds: float) -> None:
+def wait_for_end(children: Sequence[ChildRecord], seconds: float) -> bool:
+    """Return whether all end within this time."""
     deadline = time.monotonic() + seconds
-    while any(map(is_alive, children)) and time.monotonic() < deadline:
+    while any(map(is_alive, children)):
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.02)
+    return True
 
 
 def is_alive(child: ChildRecord) -> bool:

@@ -4,12 +4,15 @@ Written to `.coulisse/processes.json` on every change; read by `start`, `status`
 and `studio`, and by the next supervisor, which ends the processes of a killed one.
 """
 
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Pid = Annotated[int, Field(gt=1)]
@@ -65,10 +68,16 @@ def write_record(path: Path, record: RunRecord) -> None:
 
 
 def write_json(path: Path, adapter: TypeAdapter[T], value: T) -> None:
-    """Write a file atomically; an error leaves the old one."""
+    """Write a file atomically; an error is logged, and leaves the old one.
+
+    A full disk must not stop a server that still answers.
+    """
     temporary = path.with_suffix(".new")
-    temporary.write_bytes(adapter.dump_json(value, indent=1))
-    os.replace(temporary, path)
+    try:
+        temporary.write_bytes(adapter.dump_json(value, indent=1))
+        os.replace(temporary, path)
+    except OSError as exc:
+        logger.warning("cannot write %s: %s", path, exc)
 
 
 def read_record(path: Path) -> RunRecord | None:

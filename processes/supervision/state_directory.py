@@ -2,7 +2,6 @@
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
@@ -10,53 +9,26 @@ from django.conf import settings
 from processes.errors import StateUnwritable
 
 
-@dataclass(frozen=True, slots=True)
 class StateDir:
     """The directory of one project's server: its pid, log and records."""
 
-    root: Path
-
-    @property
-    def pid(self) -> Path:
-        return self.root / "coulisse.pid"
-
-    @property
-    def log(self) -> Path:
-        return self.root / "coulisse.log"
-
-    @property
-    def record(self) -> Path:
-        return self.root / "processes.json"
-
-    @property
-    def sidecars(self) -> Path:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.pid = root / "coulisse.pid"
+        self.log = root / "coulisse.log"
+        self.record = root / "processes.json"
+        self.sidecars = root / "sidecars.json"
         """The record of the sidecars."""
-        return self.root / "sidecars.json"
-
-    @property
-    def sidecar_lines(self) -> Path:
+        self.sidecar_lines = root / "sidecar-lines.json"
         """The latest output of the sidecars."""
-        return self.root / "sidecar-lines.json"
-
-    @property
-    def sidecar_restart_requests(self) -> Path:
+        self.sidecar_restart_requests = root / "sidecar-restarts"
         """The folder of restart requests."""
-        return self.root / "sidecar-restarts"
-
-    @property
-    def sidecars_pid(self) -> Path:
+        self.sidecars_pid = root / "sidecars.pid"
         """The pid file of the process that runs the sidecars; locked by it."""
-        return self.root / "sidecars.pid"
-
-    @property
-    def broker(self) -> Path:
+        self.broker = root / "broker"
         """The folder of the private broker."""
-        return self.root / "broker"
-
-    @property
-    def socket(self) -> Path:
+        self.socket = root / "broker.sock"
         """The private broker's socket, unless this path is too long for one."""
-        return self.root / "broker.sock"
 
     def prepare(self) -> None:
         """Create the directory, accessible to its owner only.
@@ -65,18 +37,15 @@ class StateDir:
         """
         try:
             self.root.mkdir(mode=0o700, exist_ok=True)
-            self._restrict_permissions()
+            status = self.root.stat()
+            # The directory of another user, such as a mounted volume, stays as it is.
+            if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
+                self.root.chmod(0o700)
         except OSError as exc:
             raise StateUnwritable(
                 f"cannot create {self.root}: {exc.strerror}; make the YAML's directory "
                 "writable, or move the YAML"
             ) from exc
-
-    def _restrict_permissions(self) -> None:
-        status = self.root.stat()
-        # The directory of another user, such as a mounted volume, stays as it is.
-        if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
-            self.root.chmod(0o700)
 
 
 def current_state() -> StateDir:

@@ -1,9 +1,8 @@
 import os
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
-from config.errors import StarterRefused
 from config.loading import reader
 from config.management.base import ConfigCommand
 from config.starters import starter_file
@@ -41,10 +40,7 @@ class Command(ConfigCommand):
             starter: Starter = "tour"
         else:
             starter = starter_file.choose_starter(os.environ)
-        try:
-            starter_file.write_starter(starter, path, force=options["force"])
-        except StarterRefused as exc:
-            raise CommandError(str(exc)) from exc
+        starter_file.write_starter(starter, path, force=options["force"])
         shown = options.get("config") or reader.display_path(path)
         self.stdout.write(f"wrote {shown}: {DESCRIPTIONS[starter]}")
         if starter == "local":

@@ -7,11 +7,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from config import live
-from config.management.database_command import (
-    INTERRUPTED,
-    DatabaseCommand,
-    ask_confirmation,
-)
+from config.management.base import INTERRUPTED
+from config.management.database_command import DatabaseCommand, ask_confirmation
 from config.management.progress_bar import ProgressBar
 from config.sections import Config
 from config.validation.named_lists import get_by_name

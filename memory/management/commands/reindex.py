@@ -8,7 +8,8 @@ from django.core.management.base import CommandError, CommandParser
 from access.audit import audit_events, audit_log
 from access.audit.audit_events import AuditEvent
 from config import live
-from config.management.database_command import INTERRUPTED, DatabaseCommand
+from config.management.base import INTERRUPTED
+from config.management.database_command import DatabaseCommand
 from config.management.progress_bar import ProgressBar
 from core.errors import CoulisseError
 from memory import memory_settings

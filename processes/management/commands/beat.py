@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from config.management.base import ConfigCommand
 from processes import beat
-from processes.server.base_command import ProcessCommand
 from processes.supervision import state_directory
 
 
-class Command(ProcessCommand):
+class Command(ConfigCommand):
     """The process `start` runs, without its supervisor."""
 
     help = "Send periodic jobs in the foreground until SIGTERM. One process is enough."

@@ -8,12 +8,12 @@ from django.core.management.commands.migrate import Command as DjangoMigrate
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 
+from config.management.base import ConfigCommand
 from processes.errors import SchemaUnknown
-from processes.server.base_command import ProcessCommand
 from processes.supervision import state_directory
 
 
-class Command(ProcessCommand, DjangoMigrate):
+class Command(ConfigCommand, DjangoMigrate):
     """Creates the directory of the SQLite database first."""
 
     def handle(self, *args: Any, **options: Any) -> None:

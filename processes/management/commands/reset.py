@@ -9,16 +9,16 @@ from django.conf import settings
 from django.core.management.base import CommandParser
 
 from access.audit import audit_events
+from config.management.base import ConfigCommand
 from config.management.database_command import ask_confirmation
 from processes.errors import AlreadyRunning, ResetRefused
-from processes.server.base_command import ProcessCommand
 from processes.supervision import pidfile, state_directory
-from processes.supervision.state_directory import StateDir, describe_path
+from processes.supervision.state_directory import describe_path
 
 SUFFIXES = ("", "-wal", "-shm")
 
 
-class Command(ProcessCommand):
+class Command(ConfigCommand):
     """Lists the files, asks for confirmation, and deletes them."""
 
     help = (
@@ -33,15 +33,13 @@ class Command(ProcessCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        files = [
-            *_database_files(),
-            *_broker_files(state_directory.current_state()),
-            *_uploaded_files(),
-        ]
+        state = state_directory.current_state()
+        others = (state.broker, state.socket, settings.COULISSE_FILES_DIR)
+        files = [*_database_files(), *(path for path in others if path.exists())]
         if not files:
             self.stdout.write("nothing to delete")
             return
-        lock = pidfile.PidFile(state_directory.current_state().pid)
+        lock = pidfile.PidFile(state.pid)
         try:
             # Held during the prompt, so that no server opens the database meanwhile.
             lock.acquire()
@@ -99,14 +97,3 @@ def _database_files() -> list[Path]:
         )
     names = [f"{database['NAME']}{suffix}" for suffix in SUFFIXES]
     return [path for path in map(Path, names) if path.exists()]
-
-
-def _uploaded_files() -> list[Path]:
-    """Return the folder of users' files, if there is one."""
-    folder: Path = settings.COULISSE_FILES_DIR
-    return [folder] if folder.exists() else []
-
-
-def _broker_files(state: StateDir) -> list[Path]:
-    """Return the existing files of the private broker."""
-    return [path for path in (state.broker, state.socket) if path.exists()]

@@ -10,7 +10,7 @@ from access.users import user_namespace
 from config.loading import loader
 from processes.management.commands import start
 from processes.server import server_plan
-from processes.server.base_command import require_same_config
+from processes.server.running_server import require_same_config
 from processes.supervision import state_directory
 
 

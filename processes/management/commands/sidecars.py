@@ -3,12 +3,12 @@
 from typing import Any
 
 from config import live
+from config.management.base import ConfigCommand
 from processes import sidecars
-from processes.server.base_command import ProcessCommand
 from processes.supervision import state_directory
 
 
-class Command(ProcessCommand):
+class Command(ConfigCommand):
     """The process `start` runs, without its supervisor."""
 
     help = "Run the YAML's sidecars in the foreground until SIGTERM."

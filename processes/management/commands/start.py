@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from config.loading import loader
+from config.management.base import ConfigCommand
 from config.sections import Config
 from processes.errors import AlreadyRunning
 from processes.server import (
@@ -15,11 +16,7 @@ from processes.server import (
     server_plan,
     startup_banner,
 )
-from processes.server.base_command import (
-    ProcessCommand,
-    find_running,
-    is_serving_config,
-)
+from processes.server.running_server import find_running, is_serving_config
 from processes.supervision import state_directory
 from processes.supervision.run_state import RunRecord
 from processes.supervision.state_directory import StateDir
@@ -41,7 +38,7 @@ def parse_seconds(text: str) -> float:
     return value
 
 
-class Command(ProcessCommand):
+class Command(ConfigCommand):
     """Checks the configuration, then starts in the foreground or the background."""
 
     help = (
@@ -89,7 +86,9 @@ class Command(ProcessCommand):
             self._print_banner(config, run)
 
     def _print(self, line: str) -> None:
-        self.stdout.write(self._printable(line))
+        # A terminal that cannot encode the arrows must not end the server.
+        encoding = getattr(self.stdout, "encoding", None) or "utf-8"
+        self.stdout.write(line.encode(encoding, errors="replace").decode(encoding))
         self.stdout.flush()
 
     def _is_running(self, config: Config, files: StateDir) -> bool:
@@ -113,10 +112,4 @@ class Command(ProcessCommand):
             self._print_banner(config, run)
 
     def _print_banner(self, config: Config, run: RunRecord) -> None:
-        self.stdout.write(self._printable(startup_banner.render(config, run)))
-        self.stdout.flush()
-
-    def _printable(self, text: str) -> str:
-        # A terminal that cannot encode the arrows must not end the server.
-        encoding = getattr(self.stdout, "encoding", None) or "utf-8"
-        return text.encode(encoding, errors="replace").decode(encoding)
+        self._print(startup_banner.render(config, run))

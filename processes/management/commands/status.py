@@ -11,13 +11,10 @@ from django.core.management.base import CommandParser
 
 from config.errors import ConfigInvalid
 from config.loading import loader
+from config.management.base import ConfigCommand
 from memory import checks, memory_settings
 from processes.server import health_probe
-from processes.server.base_command import (
-    ProcessCommand,
-    find_running,
-    is_serving_config,
-)
+from processes.server.running_server import find_running, is_serving_config
 from processes.sidecar_control import sidecar_activation, sidecar_records
 from processes.supervision import state_directory
 from processes.supervision.run_state import ChildRecord, RunRecord
@@ -33,7 +30,7 @@ NO_BROKER = (
 )
 
 
-class Command(ProcessCommand):
+class Command(ConfigCommand):
     """Prints the record that the supervisor writes."""
 
     help = "Show whether the server runs. Exits 0 if it does, 3 if it does not."

@@ -4,12 +4,13 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from config.management.base import ConfigCommand
 from processes.server import shutdown
-from processes.server.base_command import ProcessCommand, require_same_config
+from processes.server.running_server import require_same_config
 from processes.supervision import state_directory
 
 
-class Command(ProcessCommand):
+class Command(ConfigCommand):
     """Prints the pid of the stopped server."""
 
     help = (

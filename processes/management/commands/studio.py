@@ -3,11 +3,12 @@
 import webbrowser
 from typing import Any
 
-from processes.server.base_command import ProcessCommand, require_running
+from config.management.base import ConfigCommand
+from processes.server.running_server import require_running
 from processes.supervision import state_directory
 
 
-class Command(ProcessCommand):
+class Command(ConfigCommand):
     """Takes the address from the running server, not from the YAML."""
 
     help = "Open the studio (/admin/) of the running server in the web browser."

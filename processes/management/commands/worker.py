@@ -5,12 +5,12 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from config.management.base import ConfigCommand
 from processes import worker
-from processes.server.base_command import ProcessCommand
 from processes.supervision import state_directory
 
 
-class Command(ProcessCommand):
+class Command(ConfigCommand):
     """The process `start` runs, without its supervisor. The options are Celery's."""
 
     help = "Run background jobs in the foreground until SIGTERM."

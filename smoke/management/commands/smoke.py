@@ -11,7 +11,8 @@ from django.core.management.base import CommandError, CommandParser
 
 from config import live
 from config.management import config_option
-from config.management.database_command import INTERRUPTED, DatabaseCommand
+from config.management.base import INTERRUPTED
+from config.management.database_command import DatabaseCommand
 from config.validation.suggestions import did_you_mean
 from core.runtime import sigint
 from smoke.config import SMOKE_TESTS, SmokeTestConfig

@@ -14,7 +14,7 @@ import pytest
 from config.loading import last_valid_copy, loader
 from core.child_processes import process_identity
 from processes import sidecars
-from processes.sidecar_control import restart_requests, sidecar_records, sidecar_status
+from processes.sidecar_control import sidecar_records, sidecar_status
 from processes.sidecar_control.sidecar_status import SidecarsNotRunning, SidecarUnknown
 from processes.supervision.child import base_environment
 from processes.supervision.run_state import ChildRecord
@@ -223,7 +223,7 @@ def test_sidecar_can_be_restarted_on_request(
     project.state.prepare()
     with pytest.raises(SidecarsNotRunning):
         sidecar_status.request_restart(config, project.state, "first")
-    restart_requests.request_restart(
+    sidecar_records.request_restart(
         project.state, "second"
     )  # Ignored, because no sidecar runs yet.
     server = running()

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from access.models import AuditEntry
-from processes.sidecar_control import restart_requests, sidecar_records
-from processes.supervision import state_directory
+from processes.sidecar_control import sidecar_records
+from processes.supervision import run_state, state_directory
 from processes.supervision.log_pipe import OutputLine
 from processes.supervision.pidfile import PidFile
 from processes.supervision.run_state import ChildRecord
@@ -44,7 +44,7 @@ def running_sidecars(files: StateDir):
     ]
     sidecar_records.write_record(files.sidecars, os.getpid(), records)
     lines = {"bridge": [OutputLine(now, "stderr", "<b>listening</b>")]}
-    sidecar_records.write_lines(files.sidecar_lines, lines)
+    run_state.write_json(files.sidecar_lines, sidecar_records.LINES_ADAPTER, lines)
     yield
     lock.release()
 
@@ -81,21 +81,21 @@ def test_state_of_a_killed_process_is_ignored(files, script):
 def test_restart_is_requested_and_audited(running_sidecars, files, script, browser):
     response = script.post("/admin/sidecars/a%2Fb%20%C3%BC/restart")
     assert response.status_code == 202
-    assert restart_requests.take_requests(files) == ["a/b ü"]
+    assert sidecar_records.take_requests(files) == ["a/b ü"]
     entry = AuditEntry.objects.filter(action="sidecar.restart").latest("at")
     assert (entry.target, entry.actor) == ("a/b ü", "studio: local")
     page = browser.submit(
         "/admin/sidecars/bridge/restart", {}, form_page="/admin/sidecars"
     )
     assert "is restarting" in page.text
-    assert restart_requests.take_requests(files) == ["bridge"]
-    assert restart_requests.take_requests(files) == []
+    assert sidecar_records.take_requests(files) == ["bridge"]
+    assert sidecar_records.take_requests(files) == []
 
 
 def test_unknown_sidecar_is_404(running_sidecars, files, script):
     response = script.post("/admin/sidecars/none/restart")
     assert response.status_code == 404
-    assert restart_requests.take_requests(files) == []
+    assert sidecar_records.take_requests(files) == []
 
 
 def test_viewers_cannot_restart(viewer):

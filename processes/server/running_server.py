@@ -1,33 +1,13 @@
-"""The base class of the commands about processes, and their common checks."""
+"""Whether a server runs, and with which YAML: the common checks of commands."""
 
 import os
 from pathlib import Path
-from typing import Any
 
-from django.core.management.base import CommandError
-
-from config.management.base import ConfigCommand
-from core.errors import CoulisseError
 from processes.errors import NotRunning, OtherConfigRunning
 from processes.supervision import run_state
 from processes.supervision.pidfile import holder_pid
 from processes.supervision.run_state import RunRecord
 from processes.supervision.state_directory import StateDir, describe_path
-
-INTERRUPTED = 130
-"""The exit code that shells expect after ^C."""
-
-
-class ProcessCommand(ConfigCommand):
-    """A command that prints the message of a `CoulisseError` and exits with 1."""
-
-    def execute(self, *args: Any, **options: Any) -> str | None:
-        try:
-            return super().execute(*args, **options)
-        except CoulisseError as exc:
-            raise CommandError(str(exc)) from exc
-        except KeyboardInterrupt as exc:
-            raise CommandError("interrupted", returncode=INTERRUPTED) from exc
 
 
 def find_running(state: StateDir) -> tuple[int, RunRecord | None] | None:
