@@ -90,7 +90,7 @@ class Document:
 @lru_cache(maxsize=8)
 def parse_document(content: bytes, file: str = "") -> Document:
     """Return a content whose root is a map; raises `ConfigInvalid` for any other."""
-    doc = Document(content, reader.parse_cached(content, file))
+    doc = Document(content, reader.parse_source(content, file, is_cached=True))
     _ = doc.data  # Too many aliases are an error, too.
     return doc
 

@@ -43,7 +43,7 @@ def parse_config(
 
     Applies the overlays; `config.loading.resolution` handles those that conflict.
     """
-    source = reader.parse_cached(content, reader.display_path(path))
+    source = reader.parse_source(content, reader.display_path(path), is_cached=True)
     tree = ValueTree(source, Expander(os.environ))
     section_reader = _SectionReader(tree, sections.registered_sections(), overlays)
     with suggestions.limit_guesses():
@@ -146,23 +146,26 @@ class _SectionReader:
         data: dict[str, Any] = {}
         for key in sorted(self.sections, key=lambda key: key != VARS.key):
             if key != VARS.key and expander.variables is None:
-                expander.variables = _text_vars(data.get(VARS.key))
-            node = self._node(key, nodes.get(key))
+                found = data.get(VARS.key)
+                # Other values than text are reported separately.
+                entries = found.items() if isinstance(found, dict) else ()
+                expander.variables = {name: str(text) for name, text in entries}
+            node = nodes.get(key)
+            if own := [overlay for overlay in self.overlays if overlay.section == key]:
+                section = self.sections[key]
+                node = overlay_merge.merge_overlays(self.tree, section, node, own)
             if node is not None:
                 data[key] = self.tree.value(node, (key,))
         return data
-
-    def _node(self, key: str, node: Node | None) -> Node | None:
-        own = [overlay for overlay in self.overlays if overlay.section == key]
-        if not own:
-            return node
-        return overlay_merge.merge_overlays(self.tree, self.sections[key], node, own)
 
     def _value(self, section: Section[Any], data: Any) -> Any:
         failed = self.tree.failed
         if data is None and (section.key,) not in failed:
             if section.required:
-                raise validator.ShapeError([_missing_problem(section)])
+                meaning = unsupported_keys.KEYS.get(section.key, section.description)
+                message = f"'{section.key}:' ({meaning}) is missing; it is required"
+                missing = Problem((section.key,), message, errors.MISSING)
+                raise validator.ShapeError([missing])
             return section.default()
         try:
             return validator.validate_section(
@@ -192,12 +195,6 @@ def _run_check(check: sections.ConfigCheck, config: Config) -> Iterator[Problem]
         return
 
 
-def _text_vars(data: Any) -> dict[str, str]:
-    """Return the texts under `vars:`; other values are reported separately."""
-    entries = data.items() if isinstance(data, dict) else ()
-    return {name: str(text) for name, text in entries}
-
-
 def _sort_key(problem: Problem) -> tuple[int, int]:
     position = problem.position
     return (position.line, position.column) if position else (0, 0)
@@ -206,12 +203,6 @@ def _sort_key(problem: Problem) -> tuple[int, int]:
 def _is_empty(node: Node) -> bool:
     """Return whether a key has an empty value: `null`, `[]` or `{}`."""
     return node.tag == "tag:yaml.org,2002:null" or node.value == []
-
-
-def _missing_problem(section: Section[Any]) -> Problem:
-    meaning = unsupported_keys.KEYS.get(section.key, section.description)
-    message = f"'{section.key}:' ({meaning}) is missing; it is required"
-    return Problem((section.key,), message, errors.MISSING)
 
 
 def _unknown_problem(key: str, valid_keys: set[str]) -> Problem:

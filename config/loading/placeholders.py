@@ -100,15 +100,10 @@ def _spans(
             yield from (o.span() for o in opening.finditer(text, *found.span()))
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceholderFailure:
+class PlaceholderFailure(Exception):
     index: int
     """The placeholder's index in the text, from 0."""
-    message: str
-    code: str
 
-
-class _UnresolvedError(Exception):
     def __init__(self, message: str, code: str) -> None:
         self.message, self.code = message, code
 
@@ -148,10 +143,9 @@ class Expander:
             return token[1:]
         try:
             return self._resolve(token, indent)
-        except _UnresolvedError as unresolved:
-            self.failures.append(
-                PlaceholderFailure(index, unresolved.message, unresolved.code)
-            )
+        except PlaceholderFailure as failure:
+            failure.index = index
+            self.failures.append(failure)
             return ""
 
     def _resolve(self, token: str, indent: str) -> str:
@@ -163,11 +157,11 @@ class Expander:
         if default is not None and not value:
             return default
         if value is None:
-            raise self._unknown_var(name) if scope else self._unset(name)
+            raise self._unknown(name, is_var=scope)
         indented = value.count("\n") * len(indent) if scope else 0
         self.expanded += len(value) + indented
         if self.expanded > MAX_EXPANDED:
-            raise _UnresolvedError(
+            raise PlaceholderFailure(
                 f"placeholders expand the document by more than {MAX_EXPANDED:,} "
                 "characters; use fewer placeholders",
                 errors.TOO_LARGE,
@@ -175,19 +169,17 @@ class Expander:
         # A snippet takes the indentation of its target; blank lines stay blank.
         return re.sub(r"\n(?=[^\n])", "\n" + indent, value) if scope else value
 
-    def _unset(self, name: str) -> _UnresolvedError:
-        in_vars = name in (self.variables or {})
-        hint = f"; did you mean '${{vars.{name}}}'?" if in_vars else ""
-        return _UnresolvedError(
+    def _unknown(self, name: str, *, is_var: bool) -> PlaceholderFailure:
+        known = self.variables or {}
+        if is_var:
+            message = f"variable '{name}' is not defined under vars:"
+            hint = did_you_mean(name, known)
+            return PlaceholderFailure(f"{message}{hint}", errors.UNKNOWN_VAR)
+        hint = f"; did you mean '${{vars.{name}}}'?" if name in known else ""
+        return PlaceholderFailure(
             f"environment variable '{name}' is not set; set it, or give a default "
             f"with ${{{name}:-default}}{hint}",
             errors.UNSET_VARIABLE,
-        )
-
-    def _unknown_var(self, name: str) -> _UnresolvedError:
-        hint = did_you_mean(name, self.variables or ())
-        return _UnresolvedError(
-            f"variable '{name}' is not defined under vars:{hint}", errors.UNKNOWN_VAR
         )
 
 
@@ -201,21 +193,19 @@ class VerbatimExpander(Expander):
 
 def _split_token(token: str) -> tuple[bool, str, str | None]:
     if not token.endswith("}"):
-        raise _UnresolvedError(
+        raise PlaceholderFailure(
             f"'${{' has no closing '}}' on its line; add it, or write {ESCAPE_HINT}",
             errors.BAD_PLACEHOLDER,
         )
     match = NAME_PATTERN.fullmatch(token[2:-1])
-    if match is None or "${" in (match["default"] or ""):
-        raise _malformed_error(token)
-    if not match["scope"] and not ENVIRONMENT_NAME.fullmatch(match["name"]):
-        raise _malformed_error(token)
+    if (
+        match is None
+        or "${" in (match["default"] or "")
+        or not (match["scope"] or ENVIRONMENT_NAME.fullmatch(match["name"]))
+    ):
+        raise PlaceholderFailure(
+            f"'{token}' is not a valid placeholder; write ${{NAME}}, "
+            f"${{NAME:-default}} or ${{vars.name}}, or {ESCAPE_HINT}",
+            errors.BAD_PLACEHOLDER,
+        )
     return bool(match["scope"]), match["name"], match["default"]
-
-
-def _malformed_error(token: str) -> _UnresolvedError:
-    return _UnresolvedError(
-        f"'{token}' is not a valid placeholder; write ${{NAME}}, ${{NAME:-default}} or "
-        f"${{vars.name}}, or {ESCAPE_HINT}",
-        errors.BAD_PLACEHOLDER,
-    )

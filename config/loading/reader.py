@@ -10,7 +10,7 @@ from typing import Any
 
 from ruamel.yaml.composer import MaxDepthExceededError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node
+from ruamel.yaml.nodes import MappingNode
 from ruamel.yaml.reader import ReaderError
 
 from config import errors
@@ -60,29 +60,20 @@ def display_path(path: Path) -> str:
 
 def read_file(path: Path) -> bytes:
     """Return the file's content; raises `ConfigInvalid` if it cannot be read."""
+    problem = "the file is larger than 1 MiB"
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise _file_error(
-                    display_path(path), "this is not a file but a pipe or a device"
-                )
-            content = file.read(MAX_BYTES + 1)
+                problem = "this is not a file but a pipe or a device"
+            elif len(content := file.read(MAX_BYTES + 1)) <= MAX_BYTES:
+                return content
     except FileNotFoundError:
-        raise _file_error(
-            display_path(path),
-            "the file does not exist; `manage.py init` creates a starter file",
-        ) from None
+        problem = "the file does not exist; `manage.py init` creates a starter file"
     except IsADirectoryError:
-        raise _file_error(
-            display_path(path), "this is not a file but a directory"
-        ) from None
+        problem = "this is not a file but a directory"
     except OSError as exc:
-        raise _file_error(
-            display_path(path), f"the file cannot be read ({exc.strerror})"
-        ) from exc
-    if len(content) > MAX_BYTES:
-        raise _file_error(display_path(path), "the file is larger than 1 MiB")
-    return content
+        problem = f"the file cannot be read ({exc.strerror})"
+    raise _file_error(display_path(path), problem)
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
@@ -101,23 +92,21 @@ def _file_error(
     return ConfigInvalid([Problem((), message, code, Position(file, *where))])
 
 
-def parse_source(content: bytes, file: str) -> YamlSource:
-    """Return the nodes of a YAML file; raises `ConfigInvalid` for invalid YAML."""
-    return _parse(content, file, scanner.compose)
+def parse_source(content: bytes, file: str, *, is_cached: bool = False) -> YamlSource:
+    """Return the nodes of a YAML file; raises `ConfigInvalid` for invalid YAML.
 
-
-def parse_cached(content: bytes, file: str) -> YamlSource:
-    """Return the nodes of a YAML file, as `parse_source` does.
-
-    They are cached and must not be modified: one change in the studio validates, shows
-    and edits the same content, and parsing is most of that work.
+    Cached ones must not be modified: one change in the studio validates, shows and
+    edits the same content, and parsing is most of that work.
     """
-    return _parse(content, file, _compose_cached)
-
-
-def _parse(content: bytes, file: str, compose: Compose) -> YamlSource:
-    text = placeholders.hide(_decode(content, file))
-    root = _compose(text, file, compose)
+    try:
+        text = placeholders.hide(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as exc:
+        line = content.count(b"\n", 0, exc.start) + 1
+        column = exc.start - content.rfind(b"\n", 0, exc.start)
+        raise _file_error(
+            file, "the file is not UTF-8 text; save it as UTF-8", where=(line, column)
+        ) from None
+    root = _compose(text, file, _compose_cached if is_cached else scanner.compose)
     if root is None:
         raise _file_error(
             file,
@@ -135,20 +124,7 @@ def _parse(content: bytes, file: str, compose: Compose) -> YamlSource:
     return YamlSource(file, text, root)
 
 
-def _decode(content: bytes, file: str) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as exc:
-        line = content.count(b"\n", 0, exc.start) + 1
-        column = exc.start - content.rfind(b"\n", 0, exc.start)
-        raise _file_error(
-            file, "the file is not UTF-8 text; save it as UTF-8", where=(line, column)
-        ) from None
-
-
-@lru_cache(maxsize=4)
-def _compose_cached(text: str) -> Node | None:
-    return scanner.compose(text)
+_compose_cached = lru_cache(maxsize=4)(scanner.compose)
 
 
 def parse_events(text: str, file: str) -> list[Any]:
@@ -169,7 +145,13 @@ def _compose(text: str, file: str, compose: Compose) -> Any:
     except scanner.TooManyNodesError as exc:
         raise _file_error(file, str(exc), errors.TOO_LARGE) from None
     except ReaderError as exc:
-        raise _unprintable_error(exc, text, file) from None
+        where = position(file, text, exc.position)
+        message = (
+            f"character U+{ord(text[exc.position]):04X} is not allowed in YAML; "
+            "remove it"
+        )
+        at = (where.line, where.column)
+        raise _file_error(file, message, errors.SYNTAX, at) from None
     except MarkedYAMLError as exc:
         raise _syntax_error(exc, file) from None
     except (OverflowError, ValueError):
@@ -178,13 +160,6 @@ def _compose(text: str, file: str, compose: Compose) -> Any:
     except YAMLError as exc:
         message = str(exc).partition("\n")[0]
         raise _file_error(file, f"not valid YAML: {message}", errors.SYNTAX) from None
-
-
-def _unprintable_error(exc: ReaderError, text: str, file: str) -> ConfigInvalid:
-    where = position(file, text, exc.position)
-    character = f"U+{ord(text[exc.position]):04X}"
-    message = f"character {character} is not allowed in YAML; remove it"
-    return _file_error(file, message, errors.SYNTAX, (where.line, where.column))
 
 
 def _syntax_error(exc: MarkedYAMLError, file: str) -> ConfigInvalid:

@@ -31,11 +31,8 @@ def check_not_reserved(section: Section[Any], name: str) -> None:
     """Raise `ConfigInvalid` for a name whose URL is another page of the studio."""
     _, slash, end = name.rpartition("/")
     if name in RESERVED or (slash and end in ACTIONS):
-        raise entry_error(
-            section,
-            name,
-            f"the name '{name}' is reserved for a page of the studio; choose another",
-        )
+        message = f"the name '{name}' is reserved for a page of the studio"
+        raise entry_error(section, name, f"{message}; choose another")
 
 
 def normalize_text(text: str) -> str:
@@ -46,35 +43,28 @@ def normalize_text(text: str) -> str:
 
 def read_name(section: Section[Any], text: str, *, expected: str | None = None) -> str:
     """Return the name in an entry; raises `ConfigInvalid` if there is none."""
+
+    def error(message: str, code: str = errors.WRONG_VALUE) -> ConfigInvalid:
+        return entry_error(section, expected, message, code)
+
     if len(text.encode()) > MAX_BYTES:
-        raise entry_error(
-            section, expected, "the entry is larger than 1 MiB", errors.TOO_LARGE
-        )
+        raise error("the entry is larger than 1 MiB", errors.TOO_LARGE)
     if MASK in text:
-        raise entry_error(section, expected, MASKED, errors.MASKED)
-    source = overlay_merge.parse_entry(
-        normalize_text(text), entry_label(section, expected)
-    )
+        raise error(MASKED, errors.MASKED)
+    label = entry_label(section, expected)
+    source = overlay_merge.parse_entry(normalize_text(text), label)
     tree = verbatim_tree(source)
     named = tree.entries(source.root, ()).get("name")
     name = None if named is None else tree.value(named, ())
+    subject = f"{section.noun}: 'name'"
     if name is None or name == "":
         hint = f"; add 'name: {expected}'" if expected else ""
-        raise entry_error(
-            section,
-            expected,
-            f"{section.noun}: 'name' is missing{hint}",
-            errors.MISSING,
-        )
+        raise error(f"{subject} is missing{hint}", errors.MISSING)
     if not isinstance(name, str):
-        message = f"{section.noun}: 'name' must be text; put it in quotes"
-        raise entry_error(section, expected, message)
+        raise error(f"{subject} must be text; put it in quotes")
     if len(name) > MAX_NAME_LENGTH or not name.isprintable():
-        message = (
-            f"{section.noun}: 'name' must be one line of at most "
-            f"{MAX_NAME_LENGTH} characters"
-        )
-        raise entry_error(section, expected, message)
+        limit = f"one line of at most {MAX_NAME_LENGTH} characters"
+        raise error(f"{subject} must be {limit}")
     return name
 
 
@@ -83,22 +73,18 @@ def check_name(section: Section[Any], name: str, text: str) -> str:
     own = read_name(section, text, expected=name)
     if own == name:
         return name
-    raise entry_error(
-        section,
-        name,
+    message = (
         f"the name is '{own}', but '{name}' in the URL; to rename an entry, create a "
-        "new one and delete this one",
-        errors.NAME_MISMATCH,
+        "new one and delete this one"
     )
+    raise entry_error(section, name, message, errors.NAME_MISMATCH)
 
 
 def entry_label(section: Section[Any], name: str | None) -> str:
     """Return the label of an entry that may have no name yet."""
-    return (
-        f"new {section.noun}"
-        if name is None
-        else overlay_merge.override_label(section, name)
-    )
+    if name is None:
+        return f"new {section.noun}"
+    return overlay_merge.override_label(section, name)
 
 
 def entry_error(

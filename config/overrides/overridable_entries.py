@@ -70,11 +70,10 @@ class OverridableEntry:
 
     def get_version(self, id: int) -> OverrideVersion:
         """Return one change of the entry; raises `EntryUnknown`."""
-        row = OverrideVersion.objects.of(self.section.key, self.name).filter(id=id)
-        found = row.first()
+        rows = OverrideVersion.objects.of(self.section.key, self.name)
+        found = rows.filter(id=id).first()
         if found is None:
-            noun = self.section.noun
-            raise EntryUnknown(f"{noun} '{self.name}' has no version {id}")
+            raise EntryUnknown(f"{self.section.noun} '{self.name}' has no version {id}")
         return found
 
 
@@ -140,10 +139,9 @@ def _build_entry(
     row: Override | None,
 ) -> OverridableEntry:
     value = config.get(section).get(name)
+    text = file_text or ""
     if row is None:
-        return OverridableEntry(
-            section, name, "yaml", value, file_text or "", file_text
-        )
+        return OverridableEntry(section, name, "yaml", value, text, file_text)
     own = (section.key, name)
     rejections = (r for r in config.rejected_overrides if (r.section, r.name) == own)
     rejection = next(rejections, None)
@@ -153,7 +151,7 @@ def _build_entry(
         name,
         "tombstoned" if row.is_tombstone else label,
         value,
-        (file_text or "") if row.is_tombstone else row.body,
+        text if row.is_tombstone else row.body,
         file_text,
         is_rejected=rejection is not None,
         reason="" if rejection is None else rejection.reason,

@@ -11,20 +11,11 @@ from typing import Any
 from django.db import transaction
 
 from config import errors, live
-from config.errors import (
-    ConfigInvalid,
-    EntryChanged,
-    EntryTaken,
-    NothingToReset,
-)
+from config.errors import ConfigInvalid, EntryChanged, EntryTaken, NothingToReset
 from config.loading import resolution
 from config.loading.overlays import Overlay, Overlays
 from config.models import Override, OverrideAction, OverrideVersion
-from config.overrides import (
-    entry_texts,
-    entry_validation,
-    overridable_entries,
-)
+from config.overrides import entry_texts, entry_validation, overridable_entries
 from config.overrides.overridable_entries import OverridableEntry
 from config.sections import Config, Problem, Section
 
@@ -194,17 +185,14 @@ def _check_change(
     after = resolution.apply_overlays(
         config.content, config.path, overlays, is_strict=False
     )
-    new = [
-        each
-        for each in after.rejected_overrides
-        if (each.section, each.name) not in broken
-    ]
+    found = after.rejected_overrides
+    new = [each for each in found if (each.section, each.name) not in broken]
     # Later rejections that follow from the first are no causes.
     first = [each for each in new if each.rejected_before == new[0].rejected_before]
     if first:
         # Of several that oppose the file together each has all problems.
-        found = dict.fromkeys(problem for each in first for problem in each.problems)
-        raise ConfigInvalid(errors.limit_problems(list(found)))
+        problems = dict.fromkeys(problem for each in first for problem in each.problems)
+        raise ConfigInvalid(errors.limit_problems(list(problems)))
 
 
 def _check_removal(

@@ -60,9 +60,7 @@ def describe_expectation(error: ErrorDetails) -> str | None:
     if error["type"].endswith("too_short") and context.get("min_length") == 1:
         return NOT_EMPTY
     phrase = EXPECTATIONS.get(error["type"])
-    if phrase is None:
-        return None
-    return phrase.format(**context)
+    return None if phrase is None else phrase.format(**context)
 
 
 def error_message(error: ErrorDetails) -> str:

@@ -22,18 +22,15 @@ def build_schema(sections: Iterable[Section[Any]]) -> Schema:
     """Return the JSON Schema (draft 2020-12) of a file with these sections."""
     by_key = {section.key: section for section in sections}
     definitions: Schema = {}
-    keys = unsupported_keys.KEYS.keys() | by_key.keys()
-    properties = {
-        key: _key_schema(by_key[key], definitions)
-        if key in by_key
-        else _unsupported_schema(key)
-        for key in sorted(keys)
-    }
+    unsupported = unsupported_keys.KEYS.keys() - by_key.keys()
+    properties = {key: _unsupported_schema(key) for key in unsupported}
+    for key, section in sorted(by_key.items()):
+        properties[key] = _key_schema(section, definitions)
     return {
         "$schema": DRAFT,
         "title": "coulisse.yaml",
         "type": "object",
-        "properties": properties,
+        "properties": dict(sorted(properties.items())),
         "required": sorted(s.key for s in by_key.values() if s.required),
         "additionalProperties": False,
         "$defs": {**definitions, "Placeholder": PLACEHOLDER},
@@ -69,23 +66,17 @@ def _allow_placeholders(node: Any) -> Any:
         return [_allow_placeholders(item) for item in node]
     if not isinstance(node, dict):
         return node
-    opened = {
-        keyword: value
-        if keyword in ANNOTATIONS
-        else _allow_placeholders_below(keyword, value)
-        for keyword, value in node.items()
-    }
+    opened = dict(node)
+    for keyword, value in node.items():
+        if keyword == "properties":
+            # Its keys are field names, which may equal schema keywords.
+            opened[keyword] = {k: _allow_placeholders(v) for k, v in value.items()}
+        elif keyword not in ANNOTATIONS:
+            opened[keyword] = _allow_placeholders(value)
     if not _is_narrow(node):
         return opened
     outside = {name: opened.pop(name) for name in ANNOTATIONS if name in opened}
     return {**outside, "anyOf": [opened, {"$ref": "#/$defs/Placeholder"}]}
-
-
-def _allow_placeholders_below(keyword: str, value: Any) -> Any:
-    if keyword == "properties":
-        # Its keys are field names, which may equal schema keywords.
-        return {name: _allow_placeholders(field) for name, field in value.items()}
-    return _allow_placeholders(value)
 
 
 def _is_narrow(node: Schema) -> bool:

@@ -26,10 +26,10 @@ def _locate_error(details: ErrorDetails, data: Any) -> LocatedError:
     choice, form = None, ""
     missing = details["type"] == "missing"
     for index, step in enumerate(details["loc"]):
-        below = _value_below(data, step)
-        if below is not None:
+        is_below = isinstance(data, list) and isinstance(step, int)
+        if is_below or (isinstance(data, dict) and step in data):
             steps.append(step)
-            data = below[0]
+            data = data[step]
         elif missing and index == len(details["loc"]) - 1:
             steps.append(step)
         elif choice is None:
@@ -37,14 +37,6 @@ def _locate_error(details: ErrorDetails, data: Any) -> LocatedError:
     # A validator of a whole list names the entry.
     steps += details.get("ctx", {}).get("at", ())
     return LocatedError(details, tuple(steps), choice, form)
-
-
-def _value_below(data: Any, step: str | int) -> tuple[Any] | None:
-    if isinstance(data, dict) and step in data:
-        return (data[step],)
-    if isinstance(data, list) and isinstance(step, int):
-        return (data[step],)
-    return None
 
 
 def group_errors(errors: list[ErrorDetails], data: Any) -> Iterator[list[LocatedError]]:

@@ -24,7 +24,7 @@ def is_secret(schema: Schema, steps: Location) -> bool:
 
 
 def number_type(schema: Schema, steps: Location) -> str | None:
-    """Return the number type at a location; None if other types are allowed."""
+    """Return the number type at a location in words; None if others are allowed."""
     kinds = {
         node.get("type")
         for node in _nodes_at(schema, steps)
@@ -33,7 +33,7 @@ def number_type(schema: Schema, steps: Location) -> str | None:
     numbers = kinds & {"integer", "number"}
     if not numbers or kinds - {"integer", "null", "number", "string"}:
         return None
-    return "number" if "number" in numbers else "integer"
+    return "a number" if "number" in numbers else "a whole number"
 
 
 def declares(nodes: Iterable[Schema], step: str | int) -> bool:

@@ -28,10 +28,8 @@ KEYS = {
 
 def describe_unavailable(key: str) -> str:
     """Return the message for a key that no section reads."""
-    return (
-        f"'{key}' ({KEYS[key]}) is not available in this version of Coulisse; "
-        f"remove the key"
-    )
+    unavailable = "is not available in this version of Coulisse; remove the key"
+    return f"'{key}' ({KEYS[key]}) {unavailable}"
 
 
 def build_problem(key: str) -> Problem:

@@ -13,17 +13,8 @@ from config.validation import error_messages, pydantic_errors, schema_paths
 from config.validation.pydantic_errors import LocatedError
 from config.validation.suggestions import did_you_mean
 
-SECRET_WORDS = {
-    "authorization",
-    "credential",
-    "credentials",
-    "headers",
-    "key",
-    "password",
-    "secret",
-    "token",
-}
-
+SECRET_WORDS = {"authorization", "credential", "credentials", "headers", "key"}
+SECRET_WORDS |= {"password", "secret", "token"}
 SENTENCE_VERBS = {"are", "cannot", "does", "has", "is", "must", "needs"}
 
 
@@ -48,11 +39,8 @@ def validate_section(
         value = section.adapter.validate_python(data)
     except ValidationError as exc:
         found = exc.errors(include_url=False)
-        problems = [
-            slice_.build_problem(group)
-            for group in pydantic_errors.group_errors(found, data)
-        ]
-        raise ShapeError(problems) from None
+        groups = pydantic_errors.group_errors(found, data)
+        raise ShapeError(map(slice_.build_problem, groups)) from None
     if problems := list(slice_.boolean_problems()):
         raise ShapeError(problems)
     return value
@@ -82,12 +70,7 @@ class _Slice:
         for steps, value in _find_booleans(self.data, ()):
             kind = schema_paths.number_type(self.section.schema, steps)
             if kind is not None:
-                noun = (
-                    error_messages.NUMBER
-                    if kind == "number"
-                    else error_messages.WHOLE_NUMBER
-                )
-                predicate = f"must be {noun}{self._found_phrase(steps, value)}"
+                predicate = f"must be {kind}{self._found_phrase(steps, value)}"
                 message = _join_sentence(self._subject(steps), predicate)
                 location = (self.section.key, *steps)
                 yield Problem(location, message, errors.WRONG_VALUE)
@@ -101,9 +84,7 @@ class _Slice:
 
     def _wrong_message(self, group: list[LocatedError]) -> str:
         steps = group[0].steps
-        expected = [
-            error_messages.describe_expectation(error.details) for error in group
-        ]
+        expected = [error_messages.describe_expectation(e.details) for e in group]
         if None in expected:
             return error_messages.error_message(group[0].details)
         phrases = list(dict.fromkeys(filter(None, expected)))
@@ -125,21 +106,18 @@ class _Slice:
             return ""
         file_text = self.placeholder_texts.get((self.section.key, *steps))
         if file_text is not None:
-            return (
-                f", but the value of {error_messages.describe_value(file_text)} is not"
-            )
+            written = error_messages.describe_value(file_text)
+            return f", but the value of {written} is not"
         return f", not {error_messages.describe_value(value)}"
 
     def _is_hidden(self, steps: Location) -> bool:
-        return (self.section.key, *steps) in self.placeholder_texts or self._is_secret(
-            steps
-        )
+        is_expanded = (self.section.key, *steps) in self.placeholder_texts
+        return is_expanded or self._is_secret(steps)
 
     def _is_secret(self, steps: Location) -> bool:
         words = {word for s in steps for word in re.split(r"[_-]", str(s).lower())}
-        return bool(words & SECRET_WORDS) or schema_paths.is_secret(
-            self.section.schema, steps
-        )
+        is_marked = schema_paths.is_secret(self.section.schema, steps)
+        return is_marked or bool(words & SECRET_WORDS)
 
     def _subject(self, steps: Location) -> str:
         """Return the subject of a sentence: `agent 'pm': 'max_turns'`."""
@@ -155,11 +133,8 @@ class _Slice:
             return f"{noun} '{step}'"
         entry = self.data[step]
         name = entry.get("name") if isinstance(entry, dict) else None
-        return (
-            f"{noun} '{name}'"
-            if name and isinstance(name, str)
-            else f"{noun} {step + 1}"
-        )
+        is_named = name and isinstance(name, str)
+        return f"{noun} '{name}'" if is_named else f"{noun} {step + 1}"
 
 
 def _find_booleans(data: Any, steps: Location) -> Iterator[tuple[Location, bool]]:
