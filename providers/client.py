@@ -73,22 +73,27 @@ async def run(
 
 async def post_json(
     source: ProviderSource,
-    url: str,
+    path: str,
     body: Mapping[str, Any],
     read: Callable[[Any, ProviderSource], T],
     *,
-    headers: Mapping[str, str],
     attempts: list[Attempt] | None = None,
 ) -> T:
-    """Post JSON and return the result of `read` on the JSON reply.
+    """Post JSON to an API like OpenAI's, and return the result of `read` on its reply.
 
     Retries and fills `attempts` as `run` does, and raises the same errors. For invalid
     replies, `read` raises `error_mapping.malformed_reply` or any of
     `error_mapping.PARSE_ERRORS`.
     """
     provider = source.provider
+    key = None if provider.api_key is None else provider.api_key.get_secret_value()
+    headers = registry.KINDS["openai"].wire.headers(key)
     endpoint_request = EndpointRequest(
-        source, url, _encode(body), endpoint_pool.build_headers(provider, headers), read
+        source,
+        f"{provider.base_url}{path}",
+        _encode(body),
+        endpoint_pool.build_headers(provider, headers),
+        read,
     )
     # A failure here concerns no chat model and does not affect its circuit.
     pool = EndpointPool(source.name, provider.model_copy(update=SINGLE_ENDPOINT))
@@ -222,11 +227,8 @@ def _plan_retry(
     rounds: int,
 ) -> tuple[list[Endpoint], float] | None:
     """Return the endpoints to retry and the delay before; None for no retry."""
-    retryable = {
-        each: _requested_wait_seconds(error)
-        for each, error in failed
-        if error.retryable
-    }
+    waits = ((each, _requested_wait_seconds(e)) for each, e in failed if e.retryable)
+    retryable = dict(waits)
     if not retryable or rounds > request.pool.provider.retries:
         return None
     seconds = backoff.delay_seconds(rounds, min(retryable.values()))

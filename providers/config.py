@@ -238,11 +238,8 @@ class ProviderConfig(BaseModel):
     @model_validator(mode="after")
     def _check_key(self) -> "ProviderConfig":
         for number, entry in enumerate(self.per_endpoint()):
-            if (
-                entry.api_key is None
-                and entry.base_url is None
-                and self.kind != "local"
-            ):
+            has_access = entry.api_key is not None or entry.base_url is not None
+            if not has_access and self.kind != "local":
                 subject = f"endpoints[{number}] of a" if self.endpoints else "a"
                 raise ValueError(
                     f"{subject} provider of kind '{self.kind}' needs an api_key, for "

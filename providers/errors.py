@@ -93,18 +93,8 @@ class KeyRefused(ProviderFailed):
     """The provider refused the configured key."""
 
     code = "provider_key_refused"
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        provider: str = "",
-        is_invalid: bool = True,
-        detail: str = "",
-    ) -> None:
-        super().__init__(message, provider=provider, detail=detail)
-        self.is_invalid = is_invalid
-        """False if the key is valid but lacks the permission for this request."""
+    is_invalid = True
+    """False if the key is valid but lacks the permission for this request."""
 
 
 class OutOfCredit(ProviderFailed):
@@ -152,17 +142,7 @@ class Unreachable(ProviderFailed):
     """The provider cannot be reached."""
 
     code = "provider_unreachable"
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        provider: str = "",
-        retryable: bool = True,
-        detail: str = "",
-    ) -> None:
-        super().__init__(message, provider=provider, detail=detail)
-        self.retryable = retryable
+    retryable = True
 
 
 class ProviderDisconnected(ProviderFailed):
@@ -176,21 +156,8 @@ class TimedOut(ProviderFailed):
     """The provider took too long."""
 
     code = "provider_timed_out"
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        provider: str = "",
-        wait: WaitPhase = "total",
-        seconds: float = 0,
-        detail: str = "",
-    ) -> None:
-        super().__init__(message, provider=provider, detail=detail)
-        self.wait: WaitPhase = wait
-        self.seconds = seconds
-        # A provider that was too slow for one token would be slow again.
-        self.retryable = wait == "connect"
+    wait: WaitPhase = "total"
+    seconds: float = 0
 
 
 class BrokenReply(ProviderFailed):

@@ -29,17 +29,9 @@ async def moderate(config: Config, name: str, given: Any) -> dict[str, Any]:
     `name` is a model of the first entry with moderation, or `PROVIDER/MODEL`.
     """
     source = _find_source(config, name)
-    key = source.provider.api_key
+    body = {"model": source.model, "input": given}
     try:
-        return await client.post_json(
-            source,
-            f"{source.provider.base_url}/moderations",
-            {"model": source.model, "input": given},
-            _parse_response,
-            headers={}
-            if key is None
-            else {"Authorization": f"Bearer {key.get_secret_value()}"},
-        )
+        return await client.post_json(source, "/moderations", body, _parse_response)
     except ModelUnknown as exc:
         raise _unknown_model(name, str(exc)) from exc
 

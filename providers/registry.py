@@ -15,31 +15,12 @@ from providers.wires.openai import OpenAIWire
 LOCAL_MODEL_URL = "COULISSE_LOCAL_MODEL_URL"
 
 PARAMETERS = frozenset(
-    {
-        "frequency_penalty",
-        "logit_bias",
-        "logprobs",
-        "max_completion_tokens",
-        "max_tokens",
-        "moderation",
-        "parallel_tool_calls",
-        "prediction",
-        "presence_penalty",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "reasoning_effort",
-        "response_format",
-        "seed",
-        "service_tier",
-        "stop",
-        "store",
-        "temperature",
-        "tool_choice",
-        "top_logprobs",
-        "top_p",
-        "verbosity",
-    }
+    """
+    frequency_penalty logit_bias logprobs max_completion_tokens max_tokens moderation
+    parallel_tool_calls prediction presence_penalty prompt_cache_key
+    prompt_cache_options prompt_cache_retention reasoning_effort response_format seed
+    service_tier stop store temperature tool_choice top_logprobs top_p verbosity
+    """.split()  # noqa: SIM905 (a line each is no easier to read)
 )
 """OpenAI's parameters that endpoints and agents may pass."""
 
@@ -55,6 +36,7 @@ OPENAI_ONLY = {
 """Parameters that no compatible API supports."""
 
 LOG_PROBS = ("logprobs", "top_logprobs")
+PENALTIES = ("frequency_penalty", "presence_penalty")
 
 NEUTRAL_VALUES = {
     "frequency_penalty": 0,
@@ -68,37 +50,16 @@ NEUTRAL_VALUES = {
 }
 """Values equal to the behaviour of providers without the parameter."""
 
-HINTS = frozenset(
-    {
-        "prediction",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "seed",
-        "store",
-    }
-)
+HINTS = OPENAI_ONLY - {"moderation", "verbosity"} | {"seed"}
 """Parameters that promise nothing about the reply, so that providers without them
 answer the request all the same."""
 
 EXTRA_PARAMETERS = frozenset(
-    {
-        "cache_control",
-        "chat_template_kwargs",
-        "enable_thinking",
-        "include_reasoning",
-        "min_p",
-        "min_tokens",
-        "provider",
-        "reasoning",
-        "repetition_penalty",
-        "thinking",
-        "top_a",
-        "top_k",
-        "transforms",
-        "typical_p",
-        "usage",
-    }
+    """
+    cache_control chat_template_kwargs enable_thinking include_reasoning min_p
+    min_tokens provider reasoning repetition_penalty thinking top_a top_k transforms
+    typical_p usage
+    """.split()  # noqa: SIM905
 )
 """Parameters of other APIs than OpenAI's that many clients send."""
 
@@ -124,13 +85,7 @@ KINDS: dict[KindName, ProviderKind] = {
     "anthropic": ProviderKind(
         AnthropicWire(),
         "https://api.anthropic.com",
-        _unsupported(
-            "frequency_penalty",
-            "logit_bias",
-            "presence_penalty",
-            "seed",
-            *LOG_PROBS,
-        ),
+        _unsupported(*PENALTIES, "logit_bias", "seed", *LOG_PROBS),
         frozenset({"cache_control", "thinking", "top_k"}),
         files="native",
     ),
@@ -157,14 +112,7 @@ KINDS: dict[KindName, ProviderKind] = {
             highest_effort="high",
         ),
         "https://generativelanguage.googleapis.com/v1beta/openai",
-        _unsupported(
-            "frequency_penalty",
-            "logit_bias",
-            "presence_penalty",
-            "seed",
-            "service_tier",
-            *LOG_PROBS,
-        ),
+        _unsupported(*PENALTIES, "logit_bias", "seed", "service_tier", *LOG_PROBS),
     ),
     # https://console.groq.com/docs/openai
     "groq": ProviderKind(
@@ -184,10 +132,7 @@ KINDS: dict[KindName, ProviderKind] = {
     ),
     "openai": ProviderKind(
         # The reasoning models refuse max_tokens; all take its successor.
-        OpenAIWire(
-            max_tokens_as="max_completion_tokens",
-            user_as="safety_identifier",
-        ),
+        OpenAIWire(max_tokens_as="max_completion_tokens", user_as="safety_identifier"),
         "https://api.openai.com/v1",
         structured_outputs="native",
         files="native",

@@ -259,7 +259,7 @@ def _no_failed_logins() -> None:
 @pytest.fixture(autouse=True)
 def _circuits_closed() -> None:
     """Close circuit breakers: they would refuse calls of the next test."""
-    endpoint_pool.clear_pools()
+    endpoint_pool._pools.clear()
 
 
 @pytest.fixture(scope="session")

@@ -73,18 +73,14 @@ async def _request_batch(api: EmbeddingApi, batch: list[bytes], *, query: bool) 
     source = api.source
     # A cut may split a character.
     texts = [text.decode(errors="ignore") for text in batch]
-    key = source.provider.api_key
     attempts: list[Attempt] = []
     reported: int | None = None
     try:
         rows, reported = await client.post_json(
             source,
-            f"{source.provider.base_url}/embeddings",
+            "/embeddings",
             _request_body(api, texts, query=query),
             partial(_parse_response, count=len(batch), dimensions=api.dimensions),
-            headers={}
-            if key is None
-            else {"Authorization": f"Bearer {key.get_secret_value()}"},
             attempts=attempts,
         )
     finally:
@@ -117,9 +113,8 @@ def _parse_response(
         raise error_mapping.from_error_object(source, payload)
     vectors = payload["data"]
     if len(vectors) != count:
-        raise error_mapping.malformed_reply(
-            source, f"has {len(vectors)} vectors for {count} texts"
-        )
+        problem = f"has {len(vectors)} vectors for {count} texts"
+        raise error_mapping.malformed_reply(source, problem)
     indexes = [item.get("index", number) for number, item in enumerate(vectors)]
     if sorted(indexes) != list(range(count)):
         raise error_mapping.malformed_reply(source, "has vectors without a valid index")
@@ -135,9 +130,8 @@ def _parse_response(
             )
         rows[index] = vector
     if not np.isfinite(rows).all():
-        raise error_mapping.malformed_reply(
-            source, "has vectors with non-finite numbers"
-        )
+        problem = "has vectors with non-finite numbers"
+        raise error_mapping.malformed_reply(source, problem)
     return rows, _billed_tokens(payload)
 
 
@@ -146,12 +140,9 @@ def _billed_tokens(payload: Any) -> int | None:
     usage = payload.get("usage")
     if not isinstance(usage, dict):
         return None
-    total = usage_parsing.parse_count(usage.get("total_tokens"))
-    return (
-        usage_parsing.parse_count(usage.get("prompt_tokens"))
-        if total is None
-        else total
-    )
+    counts = (usage.get(name) for name in ("total_tokens", "prompt_tokens"))
+    valid = (n for n in map(usage_parsing.parse_count, counts) if n is not None)
+    return next(valid, None)
 
 
 def _parse_vector(value: Any) -> Rows:

@@ -110,11 +110,8 @@ class EmbedderKind(ABC):
 
 def resolve_threshold(embed_with: EmbedderConfig, default: float) -> float:
     """Return `embed_with.similarity_threshold`, or the default of the kind."""
-    return (
-        default
-        if embed_with.similarity_threshold is None
-        else embed_with.similarity_threshold
-    )
+    own = embed_with.similarity_threshold
+    return default if own is None else own
 
 
 def model_problems(
@@ -129,10 +126,8 @@ def model_problems(
     Another server that speaks the same API may have any model.
     """
     if embed_with.model is None and is_other_server:
-        yield (
-            "model",
-            f"is required: name an embedding model of '{embed_with.provider}'",
-        )
+        remedy = f"name an embedding model of '{embed_with.provider}'"
+        yield "model", f"is required: {remedy}"
         return
     name = embed_with.model or default or ""
     model = models.get(name)

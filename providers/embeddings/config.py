@@ -14,12 +14,8 @@ class EmbedderConfig(BaseModel):
     # `embedders.find_problems` checks the provider and the model: it knows the rest of
     # the configuration.
 
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        # The input contains keys.
-        hide_input_in_errors=True,
-    )
+    # The input contains keys.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     provider: str = Field(
         min_length=1,

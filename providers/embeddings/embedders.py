@@ -45,11 +45,9 @@ def choose_embedder(config: Config, embed_with: EmbedderConfig | None) -> Embedd
     """
     if embed_with is None:
         return _best_available(config)
-    found = [
-        f"embed_with.{name}: {what}" for name, what in find_problems(config, embed_with)
-    ]
-    if found:
-        raise EmbedderMisconfigured(detail="; ".join(found))
+    problems = find_problems(config, embed_with)
+    if found := "; ".join(f"embed_with.{name}: {what}" for name, what in problems):
+        raise EmbedderMisconfigured(detail=found)
     return build_embedder(config, embed_with)
 
 
@@ -136,18 +134,15 @@ def _best_available(config: Config) -> Embedder:
 
 def _unknown_provider_message(config: Config, name: str) -> str:
     entries = config.get(PROVIDERS)
-    with_embeddings = [
-        name
-        for name in entries
-        if provider_access.find_provider(config, name) is not None
-    ]
+    usable = {each for each in entries if provider_access.find_provider(config, each)}
+    usable |= EMBEDDERS.keys()
     if name in entries:
         kind = entries[name].kind
         return (
             f"'{name}' is a provider of kind '{kind}', which has no embeddings; "
-            f"use one of {', '.join(sorted({*EMBEDDERS, *with_embeddings}))}"
+            f"use one of {', '.join(sorted(usable))}"
         )
-    hint = did_you_mean(name, {*EMBEDDERS, *with_embeddings}) or "."
+    hint = did_you_mean(name, usable) or "."
     return (
         f"'{name}' is neither an embedder ({', '.join(sorted(EMBEDDERS))}) nor an "
         f"entry under providers: that has embeddings{hint}"

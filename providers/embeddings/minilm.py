@@ -64,11 +64,8 @@ class MiniLMEmbedder(EmbedderKind):
         if embed_with.dims not in (None, DIMENSIONS):
             yield "dims", f"'local' has vectors of {DIMENSIONS} dimensions"
         if not is_available():
-            yield (
-                "provider",
-                f"'local' needs the packages {', '.join(PACKAGES)}: "
-                "install requirements.txt",
-            )
+            needed = f"'local' needs the packages {', '.join(PACKAGES)}"
+            yield "provider", f"{needed}: install requirements.txt"
 
     def build(
         self, embed_with: EmbedderConfig, entry: ProviderConfig | None
@@ -111,9 +108,10 @@ async def embed_queries(texts: Sequence[str]) -> Rows:
 
 
 async def _embed_on_thread(texts: list[str]) -> Rows:
-    loop = asyncio.get_running_loop()
+    state, loop = _process_model, asyncio.get_running_loop()
+    # The thread also loads the model, if it is the first to need it.
     return await loop.run_in_executor(
-        _process_model.executor, _process_model.embed, texts
+        state.executor, lambda: state.model().embed(texts)
     )
 
 
@@ -188,10 +186,6 @@ class _ProcessModel:
             if self._model is None:
                 self._model = _load_model()
             return self._model
-
-    def embed(self, texts: Sequence[str]) -> Rows:
-        """Return a row for each text; called on the model's thread."""
-        return self.model().embed(texts)
 
     def cached_query(self, text: str) -> Rows | None:
         with self._recent_lock:

@@ -41,17 +41,13 @@ class OpenAIEmbedder(ApiEmbedder):
             )
             return
         provider = provider_access.resolve_provider(embed_with, entry)
-        if provider.kind == "openai":
-            yield from model_problems(
-                embed_with,
-                MODELS,
-                default=DEFAULT_MODEL,
-                is_other_server=registry.has_custom_address(provider),
-            )
-        else:
-            yield from model_problems(
-                embed_with, {}, default=None, is_other_server=True
-            )
+        is_openai = provider.kind == "openai"
+        yield from model_problems(
+            embed_with,
+            MODELS if is_openai else {},
+            default=DEFAULT_MODEL if is_openai else None,
+            is_other_server=not is_openai or registry.has_custom_address(provider),
+        )
 
     def build(
         self, embed_with: EmbedderConfig, entry: ProviderConfig | None

@@ -53,8 +53,7 @@ def record_call(
     source: ProviderSource, texts: Sequence[str], reported: int | None
 ) -> None:
     """Record a billed call; `reported` is the API's own count of tokens, or None."""
-    calls = _calls.get()
-    if calls is not None:
+    if (calls := _calls.get()) is not None:
         used = estimate_tokens(texts) if reported is None else reported
         calls.append(EmbeddingCall(source, used))
 

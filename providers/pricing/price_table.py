@@ -68,15 +68,11 @@ def list_models(config: Config) -> list[PricedModel]:
         else:
             tariff = call_costs.embedding_tariff(config, use.embedder)
             embedders.append(PricedModel(use.provider, use.model, (use.user,), tariff))
-    models = [
-        PricedModel(
-            provider,
-            model,
-            tuple(dict.fromkeys(names)),
-            call_costs.find_tariff(config, provider, model),
-        )
-        for (provider, model), names in users.items()
-    ]
+    models = []
+    for (provider, model), names in users.items():
+        tariff = call_costs.find_tariff(config, provider, model)
+        used_by = tuple(dict.fromkeys(names))
+        models.append(PricedModel(provider, model, used_by, tariff))
     return [*models, *embedders]
 
 

@@ -6,9 +6,9 @@ it, with possible keys masked. Otherwise the text is in `detail`.
 """
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import orjson
@@ -35,6 +35,8 @@ from providers.resilience import error_objects
 from providers.resilience.backoff import parse_retry_after
 from providers.resilience.error_objects import ErrorObject
 
+E = TypeVar("E", bound=CoulisseError)
+
 TRANSPORT_ERRORS = (
     aiohttp.ClientError,
     HttpProcessingError,
@@ -58,11 +60,8 @@ NOT_ALLOWED = {"permission_error", "PERMISSION_DENIED"}
 NO_CREDIT = {"insufficient_quota", "insufficient_balance", "billing_error"}
 BAD_KEY = {"invalid_api_key", "authentication_error", "permission_error"}
 RATE_LIMIT_CODES = {"rate_limit_error", "rate_limit_exceeded", "requests", "tokens"}
-REFUSAL_CODES = {
-    "invalid_request_error",
-    "request_too_large",
-    "context_length_exceeded",
-}
+REFUSAL_CODES = {"invalid_request_error", "request_too_large"}
+REFUSAL_CODES |= {"context_length_exceeded"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +102,9 @@ def from_status(
     if reported.is_filtered:
         return _filtered(source, reported, f"HTTP {status}")
     if 300 <= status < 400:
-        return BrokenReply(
-            f"provider '{source.name}' answered with a redirect (HTTP {status})",
-            provider=source.name,
-            detail=f"set {source.setting('base_url')} to the new address",
-        )
+        text = f"answered with a redirect (HTTP {status})"
+        detail = f"set {source.setting('base_url')} to the new address"
+        return _error(BrokenReply, source, text, detail)
     if status in (401, 403):
         return _key_refused(source, is_invalid=status == 401)
     if status == 402:
@@ -117,9 +114,8 @@ def from_status(
     if status == 429:
         return _limited(source, reported, parse_retry_after(headers))
     if status >= 500 or status in (408, 409, 425):
-        return _overloaded(
-            source, reported, f"HTTP {status}", parse_retry_after(headers)
-        )
+        seconds = parse_retry_after(headers)
+        return _overloaded(source, reported, f"HTTP {status}", seconds)
     return _refused(source, reported, f"HTTP {status}")
 
 
@@ -140,6 +136,13 @@ def from_error_object(source: ProviderSource, payload: Any) -> CoulisseError:
     return _overloaded(source, reported, "in its reply", None)
 
 
+def _error(
+    kind: Callable[..., E], source: ProviderSource, text: str, detail: str = ""
+) -> E:
+    message = f"provider '{source.name}' {text}"
+    return kind(message, provider=source.name, detail=detail)
+
+
 def _error_suffix(reported: ErrorObject) -> str:
     message = sanitize_message(reported.message)
     return f": {message}" if message else ""
@@ -152,29 +155,22 @@ def _error_detail(reported: ErrorObject) -> str:
 
 def _key_refused(source: ProviderSource, *, is_invalid: bool) -> KeyRefused:
     # Never the provider's own message: it often quotes the key.
-    return KeyRefused(
-        f"provider '{source.name}' refused this server's key",
-        provider=source.name,
-        is_invalid=is_invalid,
-        detail=f"check {source.setting('api_key')} and the permissions of that key",
-    )
+    detail = f"check {source.setting('api_key')} and the permissions of that key"
+    error = _error(KeyRefused, source, "refused this server's key", detail)
+    error.is_invalid = is_invalid
+    return error
 
 
 def _out_of_credit(source: ProviderSource) -> OutOfCredit:
-    return OutOfCredit(
-        f"provider '{source.name}' has no credit or quota left for this server",
-        provider=source.name,
-        detail=f"check the account of {source.setting('api_key')}",
-    )
+    text = "has no credit or quota left for this server"
+    detail = f"check the account of {source.setting('api_key')}"
+    return _error(OutOfCredit, source, text, detail)
 
 
 def _model_unknown(source: ProviderSource, reported: ErrorObject) -> ModelUnknown:
-    return ModelUnknown(
-        f"provider '{source.name}' has no model '{source.model}'",
-        provider=source.name,
-        detail=f"check the model and {source.setting('base_url')}"
-        f"{_error_suffix(reported)}",
-    )
+    detail = f"check the model and {source.setting('base_url')}"
+    text = f"has no model '{source.model}'"
+    return _error(ModelUnknown, source, text, f"{detail}{_error_suffix(reported)}")
 
 
 def _limited(
@@ -196,12 +192,9 @@ def _overloaded(
     where: str,
     wait_seconds: float | None,
 ) -> Overloaded:
-    return Overloaded(
-        f"provider '{source.name}' failed ({where})",
-        provider=source.name,
-        retry_after_seconds=wait_seconds,
-        detail=_error_detail(reported),
-    )
+    error = _error(Overloaded, source, f"failed ({where})", _error_detail(reported))
+    error.retry_after_seconds = wait_seconds
+    return error
 
 
 def _refused(
@@ -233,9 +226,7 @@ def _filtered(
 def _refusal_code(reported: ErrorObject) -> str | None:
     """Return the provider's code; only OpenAI has one for too long a prompt."""
     too_long = "prompt is too long", "maximum context length", "context window"
-    if reported.code is None and any(
-        identifiers in reported.message for identifiers in too_long
-    ):
+    if reported.code is None and any(text in reported.message for text in too_long):
         return "context_length_exceeded"
     return sanitize_message(reported.code) if reported.code else None
 
@@ -243,11 +234,7 @@ def _refusal_code(reported: ErrorObject) -> str | None:
 def malformed_reply(
     source: ProviderSource, problem: str, *, detail: str = ""
 ) -> BrokenReply:
-    return BrokenReply(
-        f"provider '{source.name}' sent a reply that {problem}",
-        provider=source.name,
-        detail=detail,
-    )
+    return _error(BrokenReply, source, f"sent a reply that {problem}", detail)
 
 
 def check_size(source: ProviderSource, size: int) -> None:
@@ -272,9 +259,7 @@ def from_exception(source: ProviderSource, exc: BaseException) -> CoulisseError:
         return malformed_reply(source, "is not valid HTTP")
     if isinstance(exc, PARSE_ERRORS):
         return malformed_reply(source, "has an unknown format")
-    return ProviderDisconnected(
-        f"provider '{source.name}' broke the connection", provider=source.name
-    )
+    return _error(ProviderDisconnected, source, "broke the connection")
 
 
 _TLS = (aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch, ssl.SSLError)
@@ -286,13 +271,11 @@ def _unreachable(
     source: ProviderSource, problem: str, exc: BaseException, *, retryable: bool
 ) -> Unreachable:
     reason = " ".join(str(exc)[:MAX_MESSAGE_CHARS].split())
-    return Unreachable(
-        f"provider '{source.name}' cannot be reached: {problem}",
-        provider=source.name,
-        retryable=retryable,
-        detail=f"{f'{reason}; ' if reason else ''}"
-        f"check {source.setting('base_url')} and the network",
-    )
+    remedy = f"check {source.setting('base_url')} and the network"
+    detail = f"{reason}; {remedy}" if reason else remedy
+    error = _error(Unreachable, source, f"cannot be reached: {problem}", detail)
+    error.retryable = retryable
+    return error
 
 
 def from_send_error(source: ProviderSource, exc: ValueError) -> CoulisseError:
@@ -313,10 +296,10 @@ WAITS: dict[WaitPhase, str] = {
 def timeout_error(source: ProviderSource, wait: WaitPhase) -> TimedOut:
     seconds: float = getattr(source.provider.timeouts, f"{wait}_seconds")
     setting = source.setting(f"timeouts.{wait}_seconds")
-    return TimedOut(
-        f"provider '{source.name}' took longer than {seconds:g} s {WAITS[wait]}",
-        provider=source.name,
-        wait=wait,
-        seconds=seconds,
-        detail=setting if source.embedder_section is None else "",
-    )
+    text = f"took longer than {seconds:g} s {WAITS[wait]}"
+    detail = setting if source.embedder_section is None else ""
+    error = _error(TimedOut, source, text, detail)
+    error.wait, error.seconds = wait, seconds
+    # A provider that was too slow for one token would be slow again.
+    error.retryable = wait == "connect"
+    return error

@@ -106,12 +106,8 @@ class EndpointPool:
         suffix: str,
         previous_circuits: Mapping[object, Circuit],
     ) -> Circuit:
-        settings_key = (
-            entry.kind,
-            entry.base_url,
-            entry.api_key,
-            *sorted(_own_headers(entry).items()),
-        )
+        headers = sorted(_own_headers(entry).items())
+        settings_key = (entry.kind, entry.base_url, entry.api_key, *headers)
         circuit = self.circuits.get(settings_key)
         # A disabled breaker has no state.
         if circuit is None and self.provider.breaker.failures:
@@ -175,7 +171,3 @@ def find_pool(name: str, provider: ProviderConfig) -> EndpointPool:
         for oldest in [*_pools][:-MAX_POOLS]:
             _pools.pop(oldest, None)
     return pool
-
-
-def clear_pools() -> None:
-    _pools.clear()

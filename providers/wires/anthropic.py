@@ -195,10 +195,8 @@ class AnthropicReader(ReplyReader):
                     self._counts[name] = number
             details = counts.get("output_tokens_details")
             if isinstance(details, dict):
-                thinking_tokens = usage_parsing.parse_count(
-                    details.get("thinking_tokens")
-                )
-                self._counts["thinking_tokens"] = thinking_tokens or 0
+                thinking = usage_parsing.parse_count(details.get("thinking_tokens"))
+                self._counts["thinking_tokens"] = thinking or 0
 
     def _usage(self) -> Usage | None:
         """Return the count in our terms: their `input_tokens` leaves out the cache."""

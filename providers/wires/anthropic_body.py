@@ -22,14 +22,8 @@ CACHE_SYSTEM_CHARS = 4_000
 marked as worth caching."""
 EPHEMERAL = {"type": "ephemeral"}
 
-THINKING_BUDGETS = {
-    "minimal": 1024,
-    "low": 2048,
-    "medium": 8192,
-    "high": 16384,
-    "xhigh": 32768,
-    "max": 32768,
-}
+THINKING_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
+THINKING_BUDGETS |= {"xhigh": 32768, "max": 32768}
 """Thinking tokens for each `reasoning_effort`, on models that take a budget."""
 EFFORTS = {"minimal": "low"}
 """OpenAI's names of effort that differ, on models that choose the amount."""
@@ -188,11 +182,7 @@ def _signed_thinking(blocks: Iterable[Reasoning]) -> list[dict[str, Any]]:
     return [
         {"type": "redacted_thinking", "data": block.redacted}
         if block.redacted
-        else {
-            "type": "thinking",
-            "thinking": block.text,
-            "signature": block.signature,
-        }
+        else {"type": "thinking", "thinking": block.text, "signature": block.signature}
         for block in blocks
         if block.redacted or block.signature
     ]
@@ -222,21 +212,16 @@ def _input(arguments: str) -> dict[str, Any]:
 
 
 def _tool_result(message: Message) -> dict[str, Any]:
-    result: dict[str, Any] = {
-        "type": "tool_result",
-        "tool_use_id": _id(message.tool_call_id or ""),
-    }
+    call_id = _id(message.tool_call_id or "")
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
     content = _content(tool_images.showable_content(message.content))
     return result | {"content": content} if content else result
 
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     function = tool.get("function") or {}
-    mapped = {
-        "name": function.get("name"),
-        "input_schema": function.get("parameters")
-        or {"type": "object", "properties": {}},
-    }
+    schema = function.get("parameters") or {"type": "object", "properties": {}}
+    mapped = {"name": function.get("name"), "input_schema": schema}
     optional = {
         "description": function.get("description"),
         "cache_control": tool.get("cache_control"),
@@ -261,9 +246,8 @@ def _parameters(call: ModelRequest) -> dict[str, Any]:
     if call.tools:
         body |= _tool_choice(parameters)
     limit = parameters.get("max_completion_tokens", parameters.get("max_tokens"))
-    if not has_adaptive_thinking(call.model) and _continues_without_thinking(
-        call.messages
-    ):
+    is_adaptive = has_adaptive_thinking(call.model)
+    if not is_adaptive and _continues_without_thinking(call.messages):
         # The API requires the thinking before calls; other models gave none.
         parameters.pop("reasoning_effort", None)
     return body | _thinking_options(call.model, parameters, limit)
@@ -278,13 +262,15 @@ def _continues_without_thinking(messages: Sequence[Message]) -> bool:
     return last_reply is not None and not _signed_thinking(last_reply.reasoning)
 
 
+def _unsupported(param: str, message: str) -> Invalid:
+    return Invalid(message, param=param, code="unsupported_value")
+
+
 def _stop_sequences(stop: Any) -> list[str]:
     sequences = [stop] if isinstance(stop, str) else list(stop)
     if any(not sequence.strip() for sequence in sequences):
-        raise Invalid(
-            "this model does not support empty or blank stop sequences",
-            param="stop",
-            code="unsupported_value",
+        raise _unsupported(
+            "stop", "this model does not support empty or blank stop sequences"
         )
     return sequences
 
@@ -295,11 +281,10 @@ def _service_tier(tier: str) -> str:
             return "auto"
         case "default":
             return "standard_only"
-    raise Invalid(
+    raise _unsupported(
+        "service_tier",
         f"this model does not support service_tier '{escape_and_truncate(tier)}': use "
         "auto, default or priority",
-        param="service_tier",
-        code="unsupported_value",
     )
 
 
@@ -322,10 +307,9 @@ def _choice(choice: Any) -> dict[str, Any]:
             return {"type": "any"}
         case {"type": "function", "function": {"name": str(name)}}:
             return {"type": "tool", "name": name}
-    raise Invalid(
+    raise _unsupported(
+        "tool_choice",
         "for this model, tool_choice must be none, auto, required or one function",
-        param="tool_choice",
-        code="unsupported_value",
     )
 
 
@@ -342,10 +326,9 @@ def _thinking_options(
     if effort is None:
         return {"max_tokens": DEFAULT_MAX_TOKENS if limit is None else limit}
     if parameters.get("temperature", 1) != 1:
-        raise Invalid(
+        raise _unsupported(
+            "temperature",
             "with reasoning_effort this model supports only temperature 1",
-            param="temperature",
-            code="unsupported_value",
         )
     if has_adaptive_thinking(model):
         return {
@@ -366,10 +349,9 @@ def _effort(parameters: Mapping[str, Any]) -> str | None:
     if effort is None or effort == "none":
         return None
     if effort not in THINKING_BUDGETS:
-        raise Invalid(
+        raise _unsupported(
+            "reasoning_effort",
             f"reasoning_effort must be none or one of {', '.join(THINKING_BUDGETS)}",
-            param="reasoning_effort",
-            code="unsupported_value",
         )
     return str(effort)
 

@@ -67,15 +67,8 @@ HIGH_EFFORTS = {"xhigh", "max"}
 
 TOOL_PARAMETERS = {"parallel_tool_calls", "tool_choice"}
 
-EMPTY_SCHEMA_KEYS = {
-    "$schema",
-    "additionalProperties",
-    "description",
-    "properties",
-    "required",
-    "title",
-    "type",
-}
+EMPTY_SCHEMA_KEYS = {"$schema", "additionalProperties", "description", "properties"}
+EMPTY_SCHEMA_KEYS |= {"required", "title", "type"}
 """The keywords of a schema without parameters; any other may define some."""
 
 
@@ -307,13 +300,8 @@ class OpenAIReader(ReplyReader):
         content = delta.get("content")
         reason = choice.get("finish_reason")
         log_probs = choice.get("logprobs")
-        if (
-            len(delta) == 1
-            and content
-            and not reason
-            and not log_probs
-            and type(content) is str
-        ):
+        is_alone = len(delta) == 1 and content and not reason and not log_probs
+        if is_alone and type(content) is str:
             # Nearly every chunk is this.
             return (TextDelta(content),)
         events = [*_log_probs(log_probs), *self._delta(delta, content)]

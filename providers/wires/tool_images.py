@@ -1,7 +1,7 @@
 """Images in tool results, as far as models accept them."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -68,9 +68,8 @@ def move_images_after_results(messages: Sequence[Message]) -> Sequence[Message]:
             pending_images = []
         if _has_parts(message):
             message, images = _split_images(message)
-            pending_images += _image_parts(
-                names.get(message.tool_call_id or "", ""), images
-            )
+            name = names.get(message.tool_call_id or "", "")
+            pending_images += _image_parts(name, images)
         moved.append(message)
     if pending_images:
         moved.append(Message("user", pending_images))
@@ -85,13 +84,9 @@ def _has_parts(message: Message) -> bool:
 def _split_images(message: Message) -> tuple[Message, list[dict[str, Any]]]:
     """Return a result as text, and its images."""
     content = showable_content(message.content)
-    parts: Iterable[dict[str, Any]] = content if isinstance(content, list) else ()
-    texts, images = [], []
-    for part in parts:
-        if part["type"] == "text":
-            texts.append(part["text"])
-        else:
-            images.append(part)
+    parts: Sequence[dict[str, Any]] = content if isinstance(content, list) else ()
+    texts = [part["text"] for part in parts if part["type"] == "text"]
+    images = [part for part in parts if part["type"] != "text"]
     if images:
         noun = "1 image" if len(images) == 1 else f"{len(images)} images"
         texts.append(f"({noun}, shown after the tool results)")

@@ -334,12 +334,6 @@ async def test_embedding_failures_do_not_open_the_chat_circuit(server, clock):
     server.default = faults.status(500)
     for _ in range(5):
         with pytest.raises(Overloaded):
-            await client.post_json(
-                source,
-                f"{source.provider.base_url}/embeddings",
-                {},
-                lambda payload, _: payload,
-                headers={},
-            )
+            await client.post_json(source, "/embeddings", {}, lambda it, _: it)
     server.default = faults.reply()
     assert await collect_events(source.provider)
