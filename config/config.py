@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from config.sections import Config, Section
-from config.validation.web_address import WebAddress
+from config.validation.http_values import WebAddress
 
 
 def _check_ip_address(text: str) -> str:
@@ -112,7 +112,7 @@ PUBLIC_BASE_URL: Section[str | None] = Section(
         Field(
             description="The public address of this server, such as "
             "https://agents.example.com. Links for users begin with it. Default: "
-            "http://localhost with the server's port.",
+            "http://localhost with the server's port."
         ),
     ],
     default=lambda: None,

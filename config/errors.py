@@ -78,9 +78,7 @@ def describe_uses(
     if not all(MISSING_TARGET.search(p.message) for p in problems):
         return problems
     first = Problem(
-        (),
-        f"{noun} '{name}' is in use; remove it from these entries first",
-        IN_USE,
+        (), f"{noun} '{name}' is in use; remove it from these entries first", IN_USE
     )
     uses = [replace(p, message=MISSING_TARGET.sub("", p.message)) for p in problems]
     return [first, *uses]

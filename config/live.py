@@ -140,13 +140,14 @@ def apply_overrides() -> bool:
 
 def _apply_overlays(old: Config, overlays: Overlays) -> None:
     new = resolution.apply_overlays(old.content, old.path, overlays, is_strict=False)
-    changes, restart = _activate(old, new)
-    live = [change for key, change in changes.items() if key not in restart]
-    logger.info("overrides applied: %s", "; ".join(live) or "nothing changed")
+    _activate(old, new, "overrides applied")
 
 
-def _activate(old: Config, new: Config) -> tuple[dict[str, str], list[str]]:
-    """Activate a configuration; return the changes and the keys that need a restart."""
+def _activate(old: Config, new: Config, event: str) -> tuple[dict[str, str], list[str]]:
+    """Activate a configuration, and log the event with what changed.
+
+    Returns the changes, and the keys that need a restart.
+    """
     values = dict(new.values)
     changes, restart = {}, []
     for key, section in sections.registered_sections().items():
@@ -160,6 +161,8 @@ def _activate(old: Config, new: Config) -> tuple[dict[str, str], list[str]]:
     set_current(with_changes(new, values=values))
     global _restart_keys
     _restart_keys = tuple(restart)
+    live = [change for key, change in changes.items() if key not in restart]
+    logger.info("%s: %s", event, "; ".join(live) or "nothing changed")
     return changes, restart
 
 
@@ -322,10 +325,8 @@ class ConfigWatcher:
 
     def _apply(self, config: Config) -> None:
         self._last_logged = ("", "")
-        changes, restart = _activate(current(), config)
-        live = [change for key, change in changes.items() if key not in restart]
-        file = reader.display_path(self.path)
-        logger.info("%s reloaded: %s", file, "; ".join(live) or "nothing changed")
+        event = f"{reader.display_path(self.path)} reloaded"
+        changes, restart = _activate(current(), config, event)
         if restart:
             logger.warning("restart to apply the changes in %s", ", ".join(restart))
         if changes and self._on_change is not None:

@@ -80,7 +80,7 @@ class Section(Generic[T]):
     file_only: Callable[[T], Mapping[str, Any]] | None = None
     """Returns the values that only the file may set, by their name in messages:
     commands that run on this machine. The studio cannot change them
-    (`config/editing/file_only_settings.py`)."""
+    (`config/editing/file_editor.py`)."""
     description: str = ""
     """The description shown by editors; empty uses the reference's own line."""
 

@@ -74,11 +74,7 @@ class Unauthenticated(CoulisseError):
     """The request carries no valid credential."""
 
     def __init__(
-        self,
-        message: str | None = None,
-        *,
-        challenge: str = "Bearer",
-        detail: str = "",
+        self, message: str | None = None, *, challenge: str = "Bearer", detail: str = ""
     ) -> None:
         super().__init__(message, detail=detail)
         self.challenge = challenge
@@ -93,11 +89,7 @@ class NotFound(CoulisseError):
     """There is no such thing."""
 
     def __init__(
-        self,
-        message: str | None = None,
-        *,
-        param: str | None = None,
-        detail: str = "",
+        self, message: str | None = None, *, param: str | None = None, detail: str = ""
     ) -> None:
         super().__init__(message, detail=detail)
         self.param = param

@@ -3,7 +3,7 @@
 import random
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,6 @@ class ScriptedDialogue:
     agent: str
     thread: str = ""
     exchanges: Sequence[ScriptedExchange] = ()
-    facts: Sequence[ScriptedFact] = field(default=())
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,6 @@ class DialogueFile:
     words: Mapping[str, Sequence[str]]
     tools: Mapping[str, str]
     dialogues: Sequence[Mapping[str, Any]]
-    weights: Sequence[int]
 
     def iterate(
         self, rng: random.Random, first: str, agents: Collection[str]
@@ -83,21 +81,19 @@ class DialogueFile:
 
         All dialogues appear before one repeats.
         """
-        numbers = [
-            number
-            for number, dialogue in enumerate(self.dialogues)
-            if dialogue["agent"] in agents
-        ]
+        usable = [each for each in self.dialogues if each["agent"] in agents]
         while True:
             # Dialogues with a higher weight tend to come first.
-            numbers.sort(key=lambda n: -(rng.random() ** (1 / self.weights[n])))
-            for number in numbers:
-                yield self.fill(number, rng, first)
+            usable.sort(key=lambda d: -(rng.random() ** (1 / d.get("weight", 1))))
+            for data in usable:
+                yield self.fill(data, rng, first)
 
-    def fill(self, number: int, rng: random.Random, first: str) -> ScriptedDialogue:
+    def fill(
+        self, data: Mapping[str, Any], rng: random.Random, first: str
+    ) -> ScriptedDialogue:
         """Return a dialogue with random words for its placeholders."""
         words = {name: rng.choice(each) for name, each in self.words.items()}
-        return self._dialogue(_fill(self.dialogues[number], {**words, "first": first}))
+        return self._dialogue(_fill(data, {**words, "first": first}))
 
     def _dialogue(self, data: Mapping[str, Any]) -> ScriptedDialogue:
         exchanges = [
@@ -137,14 +133,7 @@ class DialogueFile:
 @cache
 def load_dialogues() -> DialogueFile:
     """Return the content of the dialogue file."""
-    data = YAML(typ="safe").load(FILE)
-    dialogues = data["dialogues"]
-    return DialogueFile(
-        data["words"],
-        data["tools"],
-        dialogues,
-        [each.get("weight", 1) for each in dialogues],
-    )
+    return DialogueFile(**YAML(typ="safe").load(FILE))
 
 
 def _fill(value: Any, words: Mapping[str, str]) -> Any:

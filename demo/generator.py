@@ -39,8 +39,6 @@ OLD_EXCHANGES = (
 
 @dataclass(frozen=True)
 class DemoSize:
-    """The size of the demo."""
-
     users: int = 200
     turns: int = 5_000
     days: int = 30
@@ -176,7 +174,8 @@ class DemoGenerator:
                     turn, replace(context, recalled=facts.recalled), thread
                 )
                 count += 1
-                at = turn.ended_at + self._pause()
+                pause = timedelta(seconds=self._rng.lognormvariate(3.4, 0.7))
+                at = turn.ended_at + pause
                 if turn.outcome != "error":
                     facts.extract_facts(exchange, turn, thread)
                     break
@@ -206,9 +205,6 @@ class DemoGenerator:
         if experiment is None:
             return dialogue.agent, ""
         return assignment.choose_variant(experiment, user.user_id), experiment.name
-
-    def _pause(self) -> timedelta:
-        return timedelta(seconds=self._rng.lognormvariate(3.4, 0.7))
 
     def _add_old_messages(self, thread: ThreadTranscript, count: int) -> None:
         """Add messages from before the month."""

@@ -39,8 +39,6 @@ RANK_EXPONENT = 0.75
 
 @dataclass(frozen=True)
 class SampleUser:
-    """A user of the demo."""
-
     number: int
 
     @property

@@ -214,7 +214,6 @@ class AgentSimulator:
 
 
 def _tool_messages(calls: Sequence[Call]) -> Iterator[NewMessage]:
-    """Yield the messages of the tool calls."""
     for call in calls:
         if isinstance(call, TracedToolCall):
             own_calls = frozenset({call.id})
@@ -244,7 +243,6 @@ def _entry(
 
 
 def random_uuid(rng: random.Random) -> uuid.UUID:
-    """Return a random UUID."""
     return uuid.UUID(int=rng.getrandbits(128), version=4)
 
 

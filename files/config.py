@@ -36,8 +36,7 @@ class S3Config(BaseModel):
         description="Precedes the names of all objects.",
     )
     access_key_id: SecretStr | None = Field(
-        None,
-        description="The key. Default: from the environment, `~/.aws` or a role.",
+        None, description="The key. Default: from the environment, `~/.aws` or a role."
     )
     secret_access_key: SecretStr | None = Field(
         None, description="The secret of the key."
@@ -65,9 +64,7 @@ class StorageConfig(BaseModel):
         "that exceeds them deletes the user's oldest files. `null` sets no limit.",
     )
     max_total_bytes: int | None = Field(
-        None,
-        ge=1,
-        description="The same for the files of all users together.",
+        None, ge=1, description="The same for the files of all users together."
     )
     allowed_types: tuple[Annotated[str, AfterValidator(_check_type)], ...] = Field(
         (

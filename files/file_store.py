@@ -1,7 +1,7 @@
 """Reads and writes the table of files, on the database threads."""
 
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -17,15 +17,14 @@ from files.types import NewFile, StoredFile
 
 def find_file(user_id: UserId, key: uuid.UUID) -> StoredFile | None:
     """Return a user's file; None for an unknown one, and another user's."""
-    row = File.objects.unexpired().of_user(user_id).filter(pk=key).first()
-    return None if row is None else row.value
+    return find_files(user_id, [key]).get(key)
 
 
 def find_files(
     user_id: UserId, keys: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, StoredFile]:
     """Return those of the files that the user has, by key."""
-    rows = File.objects.unexpired().of_user(user_id).filter(pk__in=keys)
+    rows = File.objects.usable_by(user_id).filter(pk__in=keys)
     return {row.pk: row.value for row in rows}
 
 
@@ -54,7 +53,7 @@ def read_page(
     limit: int,
 ) -> tuple[list[StoredFile], bool]:
     """Return a user's files in order of creation, and whether there are more."""
-    rows = File.objects.unexpired().of_user(user_id)
+    rows = File.objects.usable_by(user_id)
     if purpose is not None:
         rows = rows.filter(purpose=purpose)
     page = list(rows.after(after, is_descending=is_descending)[: limit + 1])
@@ -100,13 +99,8 @@ def delete_unused(now: datetime) -> int:
 
     If the storage fails, they stay for the next time.
     """
-    count = 0
-    for key in _unused_keys(now):
-        content.delete(key)
-        UnusedContent.objects.filter(pk=key).delete()
-        count += 1
-    return count
-
-
-def _unused_keys(now: datetime) -> Iterator[uuid.UUID]:
-    return iter(UnusedContent.objects.abandoned(now).values_list("pk", flat=True))
+    unused = UnusedContent.objects.abandoned(now)
+    for row in unused:
+        content.delete(row.pk)
+        row.delete()
+    return len(unused)

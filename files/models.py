@@ -24,15 +24,14 @@ ABANDONED_AFTER = timedelta(hours=1)
 class FileQuerySet(models.QuerySet["File"]):
     """Files of users."""
 
-    def unexpired(self, now: datetime | None = None) -> Self:
-        """Return the files that have not expired."""
-        return self.filter(
-            Q(expires_at=None) | Q(expires_at__gt=now or datetime.now(UTC))
-        )
-
     def of_user(self, user_id: UserId) -> Self:
         """Return a user's files, without the texts of PDFs."""
         return self.filter(user_id=user_id).defer("text")
+
+    def usable_by(self, user_id: UserId) -> Self:
+        """Return those that have not expired."""
+        is_valid = Q(expires_at=None) | Q(expires_at__gt=datetime.now(UTC))
+        return self.of_user(user_id).filter(is_valid)
 
     def after(self, cursor: Cursor | None, *, is_descending: bool) -> Self:
         """Return the files after a position, in order of creation."""
@@ -46,12 +45,8 @@ class FileQuerySet(models.QuerySet["File"]):
         It expires at the later of both times. None if there is no such file.
         """
         with transaction.atomic():
-            row = (
-                self.of_user(user_id)
-                .select_for_update()
-                .filter(sha256=new.sha256)
-                .first()
-            )
+            own = self.of_user(user_id).filter(sha256=new.sha256)
+            row = own.select_for_update().first()
             if row is None:
                 return None
             now = datetime.now(UTC)
@@ -164,7 +159,7 @@ class File(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["user_id", "sha256"], name="files_file_content"
-            ),
+            )
         ]
         indexes = [
             models.Index(

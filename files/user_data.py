@@ -4,9 +4,8 @@ from datetime import datetime
 
 from pydantic import Field
 
-from core.ids import UserId
 from database.user_data import Export, ExportedRow, UserTable
-from files.models import File, FileQuerySet
+from files.models import File
 
 
 class ExportedFile(ExportedRow):
@@ -22,15 +21,5 @@ class ExportedFile(ExportedRow):
     expires_at: datetime | None
 
 
-def _without_text(user_id: UserId) -> FileQuerySet:
-    return File.objects.filter(user_id=user_id).defer("text")
-
-
-TABLES = (
-    UserTable(
-        "files",
-        File,
-        erased=65,
-        export=Export("files", ExportedFile, _without_text),
-    ),
-)
+EXPORT = Export("files", ExportedFile, File.objects.of_user)
+TABLES = (UserTable("files", File, erased=65, export=EXPORT),)

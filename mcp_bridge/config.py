@@ -18,8 +18,7 @@ from pydantic import (
 
 from config.config import PUBLIC_BASE_URL, SERVER
 from config.sections import Config, Problem, Section
-from config.validation.http_headers import Headers
-from config.validation.web_address import WebAddress
+from config.validation.http_values import Headers, WebAddress
 
 TransportKind = Literal["stdio", "http", "sse"]
 

@@ -278,7 +278,8 @@ class McpClient(models.Model):
         self._encrypt_secret()
         with transaction.atomic():
             rows = McpClient.objects.select_for_update()
-            key = {name: getattr(self, name) for name in self._key_fields()}
+            names = ("server", "resource", "issuer", "redirect_uri")
+            key = {name: getattr(self, name) for name in names}
             values = {
                 field.name: getattr(self, field.name)
                 for field in self._meta.concrete_fields
@@ -326,10 +327,6 @@ class McpClient(models.Model):
 
     def _context(self) -> tuple[str, ...]:
         return "mcp_client", self.server, self.issuer, self.client_id, "client_secret"
-
-    @staticmethod
-    def _key_fields() -> tuple[str, ...]:
-        return "server", "resource", "issuer", "redirect_uri"
 
 
 class McpUsedLinkQuerySet(models.QuerySet["McpUsedLink"]):

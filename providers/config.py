@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from config.sections import Section
-from config.validation.http_headers import UNSENDABLE, Headers
+from config.validation.http_values import UNSENDABLE, Headers
 from config.validation.suggestions import did_you_mean
 
 KindName = Literal[
@@ -151,7 +151,7 @@ class ProviderConfig(BaseModel):
 
     kind: KindName = Field(
         description="The API it speaks. Default: the entry's name. For any "
-        "OpenAI-compatible server, use `openai` with a `base_url`.",
+        "OpenAI-compatible server, use `openai` with a `base_url`."
     )
     api_key: ApiKey = Field(
         None,
@@ -190,12 +190,10 @@ class ProviderConfig(BaseModel):
         description="Retries after the first attempt, before the reply begins.",
     )
     timeouts: Timeouts = Field(
-        default_factory=lambda: Timeouts(),
-        description="Timeouts of calls.",
+        default_factory=lambda: Timeouts(), description="Timeouts of calls."
     )
     breaker: BreakerConfig = Field(
-        default_factory=lambda: BreakerConfig(),
-        description="The circuit breaker.",
+        default_factory=lambda: BreakerConfig(), description="The circuit breaker."
     )
 
     @field_validator("kind", mode="before")

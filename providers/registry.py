@@ -216,12 +216,10 @@ def find_dropped_hints(
 
 
 def provider_url(provider: ProviderConfig) -> str:
+    """Return the URL of calls; raises `LocalModelDown`."""
     kind = kind_of(provider)
-    return (provider.base_url or kind.base_url or _local_url()) + kind.wire.path
-
-
-def _local_url() -> str:
-    address = os.environ.get(LOCAL_MODEL_URL, "").rstrip("/")
+    address = provider.base_url or kind.base_url
+    address = address or os.environ.get(LOCAL_MODEL_URL, "").rstrip("/")
     if not address:
         raise LocalModelDown
-    return address
+    return address + kind.wire.path

@@ -57,7 +57,6 @@ class FakeServer(ABC):
 
     @property
     def port(self) -> int:
-        """Return the port."""
         return self._port
 
     @property

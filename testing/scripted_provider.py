@@ -43,10 +43,7 @@ from testing.scripted_embeddings import ScriptedEmbedding
 from testing.wires import ScriptedAnswer, StreamPoint
 
 KEY = "sk-fake-0123456789"
-DEFAULT_MODELS = {
-    "openai": openai.DEFAULT_MODEL,
-    "voyage": voyage.DEFAULT_MODEL,
-}
+DEFAULT_MODELS = {"openai": openai.DEFAULT_MODEL, "voyage": voyage.DEFAULT_MODEL}
 
 
 @dataclass
@@ -101,7 +98,6 @@ class FakeProvider(FakeServer):
     # The script.
 
     def answer(self, answer: ScriptedAnswer) -> ScriptedAnswer:
-        """Add an answer to the script."""
         self._script.append(answer)
         return answer
 
@@ -228,9 +224,7 @@ class FakeProvider(FakeServer):
             writer.close()
 
     async def _serve(
-        self,
-        request: RecordedRequest,
-        writer: asyncio.StreamWriter,
+        self, request: RecordedRequest, writer: asyncio.StreamWriter
     ) -> bool:
         """Answer one request; return whether the connection stays usable."""
         answer = self._next(request)
@@ -279,12 +273,9 @@ class FakeProvider(FakeServer):
         answer: ScriptedAnswer,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        is_streamed = isinstance(request.body, dict) and bool(
-            request.body.get("stream")
-        )
-        answer_writer = AnswerWriter(
-            answer, wires.wire_of(request.path), writer, self._released
-        )
+        body, wire = request.body, wires.wire_of(request.path)
+        is_streamed = isinstance(body, dict) and bool(body.get("stream"))
+        answer_writer = AnswerWriter(answer, wire, writer, self._released)
         is_usable = await answer_writer.write(is_streamed=is_streamed)
         if answer_writer.is_complete:
             self._update(lambda: setattr(request, "answered", True))

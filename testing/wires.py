@@ -84,6 +84,11 @@ def _arguments(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
+def _call(index: int, name: str, arguments: str) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"id": f"call_{index}", "type": "function", "function": function}
+
+
 def _split_in_half(text: str) -> tuple[str, str]:
     return text[: len(text) // 2], text[len(text) // 2 :]
 
@@ -94,7 +99,6 @@ class FakeOpenAIWire:
     lead = 1
 
     def whole(self, answer: ScriptedAnswer) -> bytes:
-        """Return a chat.completion."""
         message: dict[str, Any] = {
             "role": "assistant",
             "content": "".join(answer.pieces) if answer.pieces else None,
@@ -104,11 +108,7 @@ class FakeOpenAIWire:
             message["reasoning_content"] = "".join(answer.reasoning)
         if answer.tool_calls:
             message["tool_calls"] = [
-                {
-                    "id": f"call_{index}",
-                    "type": "function",
-                    "function": {"name": name, "arguments": _arguments(value)},
-                }
+                _call(index, name, _arguments(value))
                 for index, (name, value) in enumerate(answer.tool_calls)
             ]
         choice = {"index": 0, "message": message, "finish_reason": answer.reason}
@@ -124,7 +124,6 @@ class FakeOpenAIWire:
         return orjson.dumps(body)
 
     def frames(self, answer: ScriptedAnswer) -> list[bytes]:
-        """Return chat.completion.chunk events."""
         return list(self._frames(answer))
 
     def _frames(self, answer: ScriptedAnswer) -> Iterator[bytes]:
@@ -147,12 +146,7 @@ class FakeOpenAIWire:
             yield b"data: [DONE]\n\n"
 
     def _call(self, index: int, name: str, arguments: str) -> Iterator[bytes]:
-        first = {
-            "index": index,
-            "id": f"call_{index}",
-            "type": "function",
-            "function": {"name": name, "arguments": ""},
-        }
+        first = {"index": index, **_call(index, name, "")}
         yield self._delta({"tool_calls": [first]})
         for half in _split_in_half(arguments):
             piece = {"index": index, "function": {"arguments": half}}
@@ -182,7 +176,6 @@ class FakeAnthropicWire:
     lead = 2
 
     def whole(self, answer: ScriptedAnswer) -> bytes:
-        """Return a message."""
         if answer.error is not None:
             return orjson.dumps({"type": "error", "error": dict(answer.error)})
         body = {
@@ -198,23 +191,15 @@ class FakeAnthropicWire:
     def _blocks(self, answer: ScriptedAnswer) -> list[dict[str, Any]]:
         blocks: list[dict[str, Any]] = []
         if answer.reasoning:
-            thought = "".join(answer.reasoning)
-            blocks.append(
-                {"type": "thinking", "thinking": thought, "signature": "signed"}
-            )
+            thought = {"type": "thinking", "thinking": "".join(answer.reasoning)}
+            blocks.append({**thought, "signature": "signed"})
         text = "".join(answer.pieces) or answer.refusal
         if text:
             blocks.append({"type": "text", "text": text})
         for index, (name, value) in enumerate(answer.tool_calls):
             arguments = orjson.loads(_arguments(value) or "{}")
-            blocks.append(
-                {
-                    "type": "tool_use",
-                    "id": f"toolu_{index}",
-                    "name": name,
-                    "input": arguments,
-                }
-            )
+            call = {"type": "tool_use", "id": f"toolu_{index}", "name": name}
+            blocks.append({**call, "input": arguments})
         return blocks
 
     def _end(self, answer: ScriptedAnswer) -> dict[str, Any]:
@@ -224,7 +209,6 @@ class FakeAnthropicWire:
         return {"stop_reason": reason, "stop_sequence": answer.stop_sequence}
 
     def frames(self, answer: ScriptedAnswer) -> list[bytes]:
-        """Return the events of a message."""
         return list(self._frames(answer))
 
     def _frames(self, answer: ScriptedAnswer) -> Iterator[bytes]:

@@ -10,18 +10,26 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from config import errors, live
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from config import errors, live, sections
 from config.editing import (
     atomic_file,
     config_file,
     content_patch,
     document,
-    file_only_settings,
 )
 from config.editing.blocks import placement_error
 from config.editing.config_file import ConfigFile
 from config.editing.document import Document, KeyPath
-from config.errors import ConfigInvalid, EntryTaken, FileChanged, FileUnwritable
+from config.errors import (
+    ConfigInvalid,
+    EntryTaken,
+    FileChanged,
+    FileOnlySetting,
+    FileUnwritable,
+)
 from config.loading import loader, reader, resolution
 from config.loading.overlays import NO_OVERLAYS
 from config.sections import Config, Position, Problem
@@ -174,9 +182,7 @@ def change_file(
         after = replace(before, content=change(before), is_missing=False)
         if after == before:
             return before
-        file_only_settings.check_unchanged(
-            _last_valid_config(before.content), _validate(after.content)
-        )
+        check_file_only(_last_valid_config(before.content), _validate(after.content))
 
         def write() -> ConfigFile:
             # Text editors take no lock, and validation takes a while.
@@ -227,3 +233,35 @@ def _last_valid_config(content: bytes) -> Config:
         return loader.parse_config(content, config_file.config_path())
     except ConfigInvalid:
         return live.current()
+
+
+# Settings that only the file may set.
+
+
+def check_file_only(before: Config, after: Config) -> None:
+    """Raise `FileOnlySetting` if an edit changes a file-only value."""
+    if _may_change_commands(before):
+        return
+    for key, section in sections.registered_sections().items():
+        if section.file_only is None:
+            continue
+        old, new = (
+            section.file_only(before.get(section)),
+            section.file_only(after.get(section)),
+        )
+        changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+        if changed:
+            raise FileOnlySetting(_denial_message(key, section.noun, changed[0]))
+
+
+def _may_change_commands(config: Config) -> bool:
+    path = settings.COULISSE_MAY_CHANGE_COMMANDS
+    return bool(path) and bool(import_string(path)(config))
+
+
+def _denial_message(key: str, noun: str, name: str) -> str:
+    subject = f"{noun} '{name}'" if noun else f"'{key}.{name}'"
+    return (
+        f"{subject}: commands on this machine can be changed only in the file; "
+        "edit the file, or set studio: {allow_commands: true} in it"
+    )

@@ -178,11 +178,8 @@ def _split_placeholders(text: str) -> list[str]:
 
 def _mask_default(placeholder: str) -> str:
     default = _placeholder_default(placeholder)
-    return (
-        placeholder.removesuffix(f"{default}}}") + f"{MASK}}}"
-        if default
-        else placeholder
-    )
+    masked = placeholder.removesuffix(f"{default}}}") + f"{MASK}}}"
+    return masked if default else placeholder
 
 
 def _placeholder_default(placeholder: str) -> str:

@@ -110,10 +110,8 @@ class _SectionReader:
     def in_file_order(self) -> list[Problem]:
         """Return the problems in file order, without repeats through aliases."""
         placed = [
-            problem
-            if problem.position
-            else replace(problem, position=self.tree.position(problem.location))
-            for problem in self.problems
+            replace(each, position=each.position or self.tree.position(each.location))
+            for each in self.problems
         ]
         distinct = {(p.position, p.message): p for p in placed}
         return sorted(distinct.values(), key=_sort_key)

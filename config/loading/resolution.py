@@ -106,10 +106,7 @@ def _broken_overrides(
 
 
 def _conflicting_overrides(
-    content: bytes,
-    path: Path,
-    active: Sequence[Overlay],
-    problems: tuple[Problem, ...],
+    content: bytes, path: Path, active: Sequence[Overlay], problems: tuple[Problem, ...]
 ) -> Iterator[RejectedOverride]:
     """Find the overlays that cause the file's problems.
 

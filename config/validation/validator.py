@@ -93,7 +93,7 @@ class _Slice:
         value = group[0].details["input"]
         hint = ""
         if isinstance(value, str) and not self._is_hidden(steps):
-            hint = did_you_mean(value, _expected_choices(phrases))
+            hint = did_you_mean(value, re.findall("'([^']*)'", " ".join(phrases)))
         if "text" in phrases and isinstance(value, int | float):
             hint = "; put it in quotes"
         found = self._found_phrase(steps, value)
@@ -153,7 +153,3 @@ def _join_sentence(subject: str, predicate: str) -> str:
 def _dotted(steps: Location) -> str:
     text = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in steps)
     return text.removeprefix(".")
-
-
-def _expected_choices(phrases: list[str]) -> list[str]:
-    return [choice for phrase in phrases for choice in re.findall("'([^']*)'", phrase)]

@@ -1,15 +1,11 @@
 """Recognize names and addresses of this machine."""
 
-import ipaddress
+from core.network import client_addresses
 
 
 def is_loopback(host: str) -> bool:
     """Return whether a name or an address, without a port, never leaves the machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
+    address = client_addresses.parse(host)
+    return address is not None and address.is_loopback

@@ -104,15 +104,9 @@ def redact_all(text: str) -> str:
     A text of more than `MAX_READ` characters is cut and ends with the number of missing
     characters.
     """
-    return (
-        redact_patterns(redact_own(text))
-        if len(text) <= MAX_READ
-        else _redact_beginning(text)
-    )
-
-
-def _redact_beginning(text: str) -> str:
     head = redact_patterns(redact_own(text[:MAX_READ]))
+    if len(text) <= MAX_READ:
+        return head
     # The last word may be part of a secret.
     end = max(len(head) - MAX_WORD, head.rfind(" "), head.rfind("\n"))
     return f"{head[:end]}… (cut off: the text has {len(text)} characters)"

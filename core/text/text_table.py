@@ -4,10 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 
 def table_lines(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    right: Collection[int] = (),
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()
 ) -> Iterator[str]:
     """Yield the lines of a table; some columns, by position, are right-aligned."""
     table = [header, *rows]

@@ -33,39 +33,15 @@ def parse_past(text: str, now: datetime) -> datetime:
 
 
 def _parse(text: str, now: datetime, sign: int, *, time_of_day: time) -> datetime:
-    duration = _parse_duration(text)
-    if duration is None:
-        return _parse_date(text, time_of_day)
-    try:
-        return now + sign * duration
-    except OverflowError as exc:
-        raise _invalid(text) from exc
-
-
-def _parse_duration(text: str) -> timedelta | None:
-    match = re.fullmatch(r"(\d{1,9})([hdw])", text.strip().lower(), re.A)
-    if match is None:
-        return None
-    try:
-        return timedelta(**{DURATION_UNITS[match[2]]: int(match[1])})
-    except OverflowError as exc:
-        raise _invalid(text) from exc
-
-
-def _parse_date(text: str, time_of_day: time) -> datetime:
     stripped = text.strip()
     try:
+        if match := re.fullmatch(r"(\d{1,9})([hdw])", stripped.lower(), re.A):
+            return now + sign * timedelta(**{DURATION_UNITS[match[2]]: int(match[1])})
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", stripped, re.A):
             return datetime.combine(date.fromisoformat(stripped), time_of_day, UTC)
         if re.match(r"\d{4}-\d{2}-\d{2}[T ]\d", stripped, re.A):
             at = datetime.fromisoformat(stripped)
-            if at.tzinfo is None:
-                return at.replace(tzinfo=UTC)
-            return at.astimezone(UTC)
-    except (ValueError, OverflowError) as exc:
-        raise _invalid(text) from exc
-    raise _invalid(text)
-
-
-def _invalid(text: str) -> TimeInvalid:
-    return TimeInvalid(f"'{text:.40}' is not a time: give {ACCEPTED_FORMS}")
+            return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise TimeInvalid(f"'{text:.40}' is not a time: give {ACCEPTED_FORMS}")

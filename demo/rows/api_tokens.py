@@ -50,7 +50,6 @@ class SampleTokens(DemoRows):
     )
 
     def charge(self, token_id: uuid.UUID, turn: SimulatedTurn) -> None:
-        """Charge a turn to a token."""
         tokens, cost = simulated_turns.total_usage(turn.calls)
         now = int(turn.ended_at.timestamp())
         for length in (EVER, CALENDAR_MONTH):

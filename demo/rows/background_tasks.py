@@ -42,8 +42,6 @@ OPEN_STATES = ("queued", "queued", "queued", "running", "running")
 
 
 class BackgroundTasks(DemoRows):
-    """The tasks of the demo."""
-
     def add_dispatched(self, turn: SimulatedTurn, context: TurnContext) -> None:
         """Add the tasks that a turn's agents dispatched."""
         for call in _tools(turn.calls):
@@ -141,7 +139,6 @@ class BackgroundTasks(DemoRows):
         )
 
     def add_triggered(self, team: SampleUser) -> None:
-        """Add the tasks of triggers."""
         evenings = self._evenings()
         for at in evenings:
             self._add_run("evening-report", team, EVENING, at)

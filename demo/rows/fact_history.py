@@ -43,10 +43,7 @@ class FactHistory(DemoRows):
         return [public_ids.format_fact_id(fact["id"]) for fact in newest]
 
     def extract_facts(
-        self,
-        exchange: ScriptedExchange,
-        turn: SimulatedTurn,
-        thread: ThreadTranscript,
+        self, exchange: ScriptedExchange, turn: SimulatedTurn, thread: ThreadTranscript
     ) -> None:
         """Extract facts from the latest turn, or fail."""
         at = turn.ended_at + timedelta(seconds=EXTRACTION_DELAY_SECONDS)

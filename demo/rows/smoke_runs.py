@@ -146,8 +146,6 @@ class SmokeRuns(DemoRows):
 
 @dataclass
 class RunProgress:
-    """The progress of a run."""
-
     at: datetime
     messages: int = 0
     costs: list[int | None] = field(default_factory=list)

@@ -105,14 +105,12 @@ class ThreadTranscript:
         self._times: list[datetime] = []
 
     def add_turn(self, turn: SimulatedTurn) -> None:
-        """Add the messages of a turn."""
         self.add_messages(turn.entries, turn.turn_id, turn.ended_at)
         self.tokens += sum(entry.tokens for entry in turn.entries)
 
     def add_messages(
         self, entries: Sequence[NewMessage], turn_id: uuid.UUID, at: datetime
     ) -> None:
-        """Add messages of one turn."""
         for entry in entries:
             self._inserts.add(
                 MessageRow,

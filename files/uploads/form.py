@@ -101,17 +101,8 @@ class FormReader:
 
     def callbacks(self) -> Any:
         """Return the callbacks for the parser."""
-        names = (
-            "part_begin",
-            "part_data",
-            "part_end",
-            "header_field",
-            "header_value",
-            "header_end",
-            "headers_finished",
-            "end",
-        )
-        return {f"on_{name}": getattr(self, f"_on_{name}") for name in names}
+        names = (name for name in dir(self) if name.startswith("_on_"))
+        return {name[1:]: getattr(self, name) for name in names}
 
     def close(self) -> None:
         if self.file is not None:

@@ -134,8 +134,7 @@ class McpHttpClient(httpx2.AsyncClient):
             },
             event_hooks={"response": [self._limit_response]},
             timeout=httpx2.Timeout(
-                CONNECT_SECONDS,
-                read=target.server.timeout_seconds + EXTRA_READ_SECONDS,
+                CONNECT_SECONDS, read=target.server.timeout_seconds + EXTRA_READ_SECONDS
             ),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
             verify=ssl_context(),

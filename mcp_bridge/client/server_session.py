@@ -198,10 +198,14 @@ class McpSession:
                         client.protocol_version not in MODERN_PROTOCOL_VERSIONS
                     )
                     tasks.start_soon(self._follow_changes, client)
-                    await self._wait_for_subscription()
+                    # So that no change is missed after the first list.
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(SUBSCRIBE_SECONDS):
+                            await self._is_subscribed.wait()
                     await self._list_tools(client.session)
                     limit.reschedule(None)
-                    self._mark_open(client.session)
+                    self._client = client.session
+                    self._opened.set_result(None)
                     await self._end_event.wait()
                     tasks.cancel_scope.cancel()
         except asyncio.CancelledError:
@@ -221,10 +225,6 @@ class McpSession:
             for task in (self._refresh_task, self._probe_task):
                 if task is not None:
                     task.cancel()
-
-    def _mark_open(self, client: ClientSession) -> None:
-        self._client = client
-        self._opened.set_result(None)
 
     def _mark_ended(self, error: ServerFailed) -> None:
         self._client = None
@@ -265,12 +265,6 @@ class McpSession:
             # The tools may have changed before the subscription.
             await asyncio.sleep(SUBSCRIBE_RETRY_SECONDS)
             self._is_list_stale = True
-
-    async def _wait_for_subscription(self) -> None:
-        """Wait for the subscription: no change is missed after the first list."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SUBSCRIBE_SECONDS):
-                await self._is_subscribed.wait()
 
     async def _handle_message(self, message: IncomingMessage) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):

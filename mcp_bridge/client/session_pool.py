@@ -273,11 +273,8 @@ class SessionPool:
         if isinstance(error, SignInNeeded):
             return
         before = state.failures.pop(key, None)
-        backoff = (
-            Backoff(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
-            if before is None
-            else before.backoff
-        )
+        first = Backoff(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+        backoff = before.backoff if before else first
         pause = backoff.next_seconds()
         logger.warning("%s; no new attempt for %.0f s", error, pause)
         state.failures[key] = _OpenFailure(error, monotonic() + pause, backoff)

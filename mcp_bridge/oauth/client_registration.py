@@ -103,11 +103,8 @@ class ClientRegistry:
         """Return the client of a user's sign-in, if it still exists."""
         server, oauth = find_server(config, name)
         if client_id is None:
-            return (
-                _configured_client(config, name, oauth)
-                if oauth.mode == "static"
-                else None
-            )
+            is_static = oauth.mode == "static"
+            return _configured_client(config, name, oauth) if is_static else None
         found = await database_executor.run(
             McpClient.objects.find_by_id, client_id, resource_url(server)
         )

@@ -30,12 +30,7 @@ from mcp_bridge.oauth.errors import (
     LinkUsed,
     UserMismatch,
 )
-from mcp_bridge.oauth.state_tokens import (
-    MEMORY,
-    SignInLink,
-    SignInState,
-    short_digest,
-)
+from mcp_bridge.oauth.state_tokens import MEMORY, SignInLink, SignInState, short_digest
 from mcp_bridge.oauth.tables import McpClient, McpToken, McpUsedLink
 from mcp_bridge.oauth.types import AuditHook, NewTokens, no_audit
 

@@ -120,15 +120,11 @@ def _json(value: Any) -> str:
 
 def _join_text(parts: Iterable[Part]) -> str:
     text = "\n".join(part["text"] for part in parts if part["type"] == "text")
-    return _truncate(text)
+    return _truncate(text, MAX_TEXT_LENGTH)
 
 
-def _truncate(text: str) -> str:
-    return (
-        text
-        if len(text) <= MAX_TEXT_LENGTH
-        else text[:MAX_TEXT_LENGTH] + TRUNCATION_MARK
-    )
+def _truncate(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + TRUNCATION_MARK
 
 
 def _merge_texts(parts: Iterable[Part]) -> Iterator[Part]:
@@ -141,12 +137,7 @@ def _merge_texts(parts: Iterable[Part]) -> Iterator[Part]:
             continue
         if pending and remaining > 0:
             text = _join_text(pending)
-            yield {
-                "type": "text",
-                "text": text
-                if len(text) <= remaining
-                else text[:remaining] + TRUNCATION_MARK,
-            }
+            yield {"type": "text", "text": _truncate(text, remaining)}
             remaining -= len(text)
         pending = []
         if part is not None:

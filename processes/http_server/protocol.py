@@ -14,9 +14,7 @@ from uvicorn.protocols.http.httptools_impl import (
     HttpToolsProtocol,
     RequestResponseCycle,
 )
-from uvicorn.protocols.websockets.websockets_sansio_impl import (
-    WebSocketsSansIOProtocol,
-)
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from processes.http_server import refusals, request_heads
 from processes.http_server.connections import ConnectionLimits, ConnectionTable
@@ -219,10 +217,14 @@ class HttpProtocol(HttpToolsProtocol):
         state = self._current_state()
         before, self._state = self._state, (state, self.cycle)
         passed, self._checked_at = now - self._checked_at, now
-        count = self._bytes_moved(state)
+        count = self._received
+        if state == "closing":
+            count = self.transport.get_write_buffer_size()
         if before[0] != state or before[1] is not self.cycle:
             self._progress = TransferProgress(now, count)
-        elif state == "body" and self._is_server_turn():
+        elif state == "body" and (
+            self.flow.read_paused or self.cycle.waiting_for_100_continue
+        ):
             self._progress.pause(passed)
         elif self._is_overdue(state, now, count):
             self._end(state)
@@ -238,14 +240,6 @@ class HttpProtocol(HttpToolsProtocol):
         if self.transport.get_write_buffer_size():
             return "closing"  # The response is complete, and not read yet.
         return "head" if cycle is None or self._is_in_head() else "idle"
-
-    def _bytes_moved(self, state: State) -> int:
-        if state == "closing":
-            return self.transport.get_write_buffer_size()
-        return self._received
-
-    def _is_server_turn(self) -> bool:
-        return self.flow.read_paused or self.cycle.waiting_for_100_continue
 
     def _is_overdue(self, state: State, now: float, count: int) -> bool:
         limits = self._table.limits

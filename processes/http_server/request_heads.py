@@ -19,9 +19,7 @@ LINE_OVERHEAD = 4
 
 MALFORMED = Refusal(400, "malformed_request", "The request is not valid HTTP/1.1.")
 HEAD_TOO_LARGE = Refusal(
-    431,
-    "headers_too_large",
-    f"The headers exceed the limit of {MAX_HEAD_BYTES} bytes.",
+    431, "headers_too_large", f"The headers exceed the limit of {MAX_HEAD_BYTES} bytes."
 )
 TOO_MANY_LINES = Refusal(
     431,
@@ -29,9 +27,7 @@ TOO_MANY_LINES = Refusal(
     f"The request exceeds the limit of {MAX_HEADER_LINES} header lines.",
 )
 TARGET_TOO_LONG = Refusal(
-    414,
-    "url_too_long",
-    f"The URL exceeds the limit of {MAX_TARGET_BYTES} bytes.",
+    414, "url_too_long", f"The URL exceeds the limit of {MAX_TARGET_BYTES} bytes."
 )
 HOST_MISSING = Refusal(400, "host_missing", "The request has no Host header.")
 HOST_REPEATED = Refusal(

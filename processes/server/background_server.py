@@ -53,13 +53,12 @@ def start(
     other_pid = pidfile.holder_pid(state.pid)
     if other_pid is not None:
         raise AlreadyRunning(other_pid)
-    reason = (
-        "the server ended during its start"
-        if has_ended
-        else f"the server did not answer within {limit_seconds:g} s and was stopped "
-        f"while it waited for {awaited}"
-    )
-    raise StartFailed(f"{reason}; end of {state.log}:\n{_tail(state, log_offset)}")
+    reason = f"did not answer within {limit_seconds:g} s and was stopped while it "
+    reason += f"waited for {awaited}"
+    if has_ended:
+        reason = "ended during its start"
+    log = f"end of {state.log}:\n{_tail(state, log_offset)}"
+    raise StartFailed(f"the server {reason}; {log}")
 
 
 def _spawn(config_path: Path, state: StateDir) -> subprocess.Popen[bytes]:

@@ -9,12 +9,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 
-from django.core.management import call_command
-from django.db import DatabaseError, connections
-
-from access.users import user_namespace
-from processes.errors import StartFailed
-from processes.server import health_probe, listening_socket
+from processes.server import database_preparation, health_probe, listening_socket
 from processes.server.server_plan import ServerPlan
 from processes.supervision import orphan_cleanup, run_state
 from processes.supervision.pidfile import PidFile
@@ -66,7 +61,7 @@ class ForegroundServer:
                 self._local_port(),
             ):
                 # In a thread, because Django allows no queries beside an event loop.
-                await asyncio.to_thread(_prepare_database)
+                await asyncio.to_thread(database_preparation.prepare)
                 await self._supervise(signals, listening, limit_seconds)
         finally:
             self.state.record.unlink(missing_ok=True)
@@ -93,7 +88,9 @@ class ForegroundServer:
             try:
                 await supervisor.watch(
                     signals,
-                    is_answering=self._is_answering,
+                    is_answering=lambda: all(
+                        map(health_probe.is_answering, self.plan.health_urls)
+                    ),
                     announce=lambda: self._announce(self._describe(supervisor)),
                     limit_seconds=limit_seconds,
                 )
@@ -105,9 +102,6 @@ class ForegroundServer:
     def _local_port(self) -> AbstractContextManager[object]:
         port = self.plan.local_model_port
         return nullcontext() if port is None else listening_socket.reserve_port(port)
-
-    def _is_answering(self) -> bool:
-        return all(map(health_probe.is_answering, self.plan.health_urls))
 
     def _publish(self, supervisor: Supervisor) -> None:
         run_state.write_record(self.state.record, self._describe(supervisor))
@@ -124,21 +118,6 @@ class ForegroundServer:
             children=tuple(each for each in records if each.has_started),
             lacks_broker=self.plan.background.lacks_broker,
         )
-
-
-def _prepare_database() -> None:
-    """Apply the migrations, and check the namespace.
-
-    Raises `NamespaceMismatch` for one that would hide every user's memory.
-    """
-    try:
-        call_command("migrate", verbosity=0, interactive=False)
-        user_namespace.establish()
-    except DatabaseError as exc:
-        reason = " ".join(str(exc).split())
-        raise StartFailed(f"cannot use the database: {reason}") from exc
-    finally:
-        connections.close_all()
 
 
 def _stop_orphans(state: StateDir) -> None:

@@ -68,11 +68,8 @@ def _sidecars(config: Config) -> Iterator[str]:
     if not sidecars:
         return
     yield ""
-    suffix = (
-        ""
-        if sidecar_activation.are_sidecars_enabled()
-        else "  (not run here: COULISSE_PROCESSES)"
-    )
+    is_run = sidecar_activation.are_sidecars_enabled()
+    suffix = "" if is_run else "  (not run here: COULISSE_PROCESSES)"
     yield f"  Sidecars ({len(sidecars)}){suffix}"
     width = max(map(len, sidecars))
     for name, sidecar in sidecars.items():

@@ -54,7 +54,8 @@ def build(
     has_own_access = embed_with.api_key is not None or embed_with.base_url is not None
     parts = [kind, model, str(dimensions)]
     if is_other_server:
-        parts.append(_digest(provider.base_url or ""))
+        address = (provider.base_url or "").encode()
+        parts.append(hashlib.blake2b(address, digest_size=4).hexdigest())
     return Embedder(
         ":".join(parts),
         dimensions,
@@ -72,7 +73,3 @@ def build(
             sends_input_type=input_types,
         ),
     )
-
-
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()

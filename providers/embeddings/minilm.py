@@ -109,10 +109,7 @@ async def embed_queries(texts: Sequence[str]) -> Rows:
 
 async def _embed_on_thread(texts: list[str]) -> Rows:
     state, loop = _process_model, asyncio.get_running_loop()
-    # The thread also loads the model, if it is the first to need it.
-    return await loop.run_in_executor(
-        state.executor, lambda: state.model().embed(texts)
-    )
+    return await loop.run_in_executor(state.executor, state.embed, texts)
 
 
 def _split_batches(texts: Sequence[str]) -> Iterator[list[int]]:
@@ -186,6 +183,10 @@ class _ProcessModel:
             if self._model is None:
                 self._model = _load_model()
             return self._model
+
+    def embed(self, texts: Sequence[str]) -> Rows:
+        """Return a row for each text; called on the model's thread."""
+        return self.model().embed(texts)
 
     def cached_query(self, text: str) -> Rows | None:
         with self._recent_lock:

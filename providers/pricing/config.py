@@ -33,8 +33,7 @@ class Price(BaseModel):
         "the price of `input`.",
     )
     reasoning: Usd | None = Field(
-        default=None,
-        description="Reasoning tokens. Default: the price of `output`.",
+        default=None, description="Reasoning tokens. Default: the price of `output`."
     )
     request: Usd = Field(default=0, description="The price per call, in US dollars.")
 

@@ -119,11 +119,8 @@ class Circuit:
     ) -> bool:
         if failure_class == "bad_key":
             return True
-        lasted_seconds = now() - self._failing_since
-        return (
-            self.failures >= breaker.failures
-            and lasted_seconds >= breaker.after_seconds
-        )
+        is_long = now() - self._failing_since >= breaker.after_seconds
+        return is_long and self.failures >= breaker.failures
 
     def _pause(self, error: CoulisseError) -> None:
         seconds = getattr(error, "retry_after_seconds", None)

@@ -90,7 +90,8 @@ def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
         else:
             turns.append({"role": role, "content": blocks})
     for turn in turns:
-        turn["content"].sort(key=_block_order)
+        # Tool results first; the order of other blocks stays.
+        turn["content"].sort(key=lambda block: block["type"] != "tool_result")
     if not turns:
         raise Invalid("messages must include one with content", param="messages")
     return turns
@@ -101,11 +102,6 @@ def _marked(blocks: list[dict[str, Any]], message: Message) -> list[dict[str, An
     if message.cache_control and blocks and "thinking" not in blocks[-1]["type"]:
         blocks[-1]["cache_control"] = message.cache_control
     return blocks
-
-
-def _block_order(block: Mapping[str, Any]) -> int:
-    """Sort tool results first; the order of other blocks stays."""
-    return 0 if block["type"] == "tool_result" else 1
 
 
 def _blocks(message: Message) -> list[dict[str, Any]]:

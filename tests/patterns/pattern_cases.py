@@ -4,7 +4,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import time
+from datetime import UTC, datetime
 from typing import Any
 
 from access.limits import dollars
@@ -60,11 +60,11 @@ PROVEN = {
     "files.uploads.form.ENCODED": case("search", "%0A", "%0"),
     "files.uploads.form.PATH_SEPARATORS": case("split", "/", "a"),
     "core.ids.UUID_PATTERN": case("fullmatch", "a", "task-", "chatcmpl-", "-"),
-    "core.text.time_parsing._parse_duration": case(
-        time_parsing._parse_duration, "1", "h", ("1", " ", "h")
-    ),
-    "core.text.time_parsing._parse_date": case(
-        lambda text: time_parsing._parse_date(text, time()),
+    "core.text.time_parsing._parse": case(
+        lambda text: time_parsing.parse_past(text, datetime.now(UTC)),
+        "1",
+        "h",
+        ("1", " ", "h"),
         "2020-01-01",
         ("2020-01-01T", "1", ""),
     ),
@@ -73,10 +73,10 @@ PROVEN = {
     "gateway.openai.responses.output_items.ITEM_ID_PATTERN": case(
         "fullmatch", "a", "msg_", "0", ("msg_" + "0" * 32 + "_", "1", "x")
     ),
-    "config.validation.http_headers.NAME_PATTERN": case(
+    "config.validation.http_values.NAME_PATTERN": case(
         "fullmatch", "a", ("", "a", ":")
     ),
-    "config.validation.http_headers.UNSENDABLE": case("search", "a"),
+    "config.validation.http_values.UNSENDABLE": case("search", "a"),
     "config.editing.blocks.ANCHOR": case("match", " ", "\t", (" &", "a", "[")),
     "config.editing.document.ANCHOR_BEFORE_VALUE": case(
         "match", "&", "&a ", ("&a", " ", "")
@@ -126,7 +126,7 @@ PROVEN = {
         lambda text: re.sub(r"\n(?=[^\n])", "\n ", text), "\n", "\na"
     ),
     "config.loading.secret_values.SECRET_NAME": case("search", "pas", "a", "signatur"),
-    "config.validation.validator._expected_choices": case(
+    "config.validation.validator._wrong_message": case(
         lambda text: re.findall("'([^']*)'", text), "'", ("'", "a", ""), "a"
     ),
     "config.validation.validator._is_secret": case(
@@ -295,7 +295,7 @@ OPERATORS = {
     "core.text.entropy.HEX",  # secrets of coulisse.yaml
     "core.text.entropy.WORD",  # secrets of coulisse.yaml
     "demo.dialogues.PLACEHOLDER",  # the demo's own texts
-    "config.validation.web_address._web_address",  # coulisse.yaml, one character class
+    "config.validation.http_values._web_address",  # coulisse.yaml, one character class
     "providers.config.normalize_url",  # coulisse.yaml, disjoint character classes
     "studio.openapi.document._error_statuses",  # the studio's own addresses
 }

@@ -72,7 +72,7 @@ def numbered(names: Iterator[str]) -> set[str]:
     }
 
 
-SEVERAL = {"core.text.time_parsing._parse_date"}
+SEVERAL = {"core.text.time_parsing._parse"}
 """Functions with more than one anchored match of digits, measured together."""
 
 

@@ -154,18 +154,16 @@ def _build_authorization_server(
         challenge_scope, resource, metadata, SUPPORTED_GRANTS
     )
     methods = metadata.token_endpoint_auth_methods_supported
+    has_issuer = metadata.authorization_response_iss_parameter_supported
+    described = resource and str(resource.resource)
     return AuthorizationServer.model_validate(
         {
             **endpoints,
             "issuer": str(metadata.issuer),
             **({} if methods is None else {"auth_methods": methods}),
             "scopes": (scopes or "").split(),
-            "resource": str(resource.resource)
-            if resource
-            else resource_url_from_server_url(url),
-            "has_issuer_parameter": bool(
-                metadata.authorization_response_iss_parameter_supported
-            ),
+            "resource": described or resource_url_from_server_url(url),
+            "has_issuer_parameter": bool(has_issuer),
         }
     )
 

@@ -37,7 +37,7 @@ async def register_client(
     request = _registration_request(provider, redirect_uri, method)
     url = provider.registration_endpoint
     registered = await _post_registration(http, server, provider, url, request)
-    expires_at = registered.client_secret_expires_at
+    until = registered.client_secret_expires_at
     client = McpClient(
         server=server,
         resource=resource,
@@ -48,9 +48,7 @@ async def register_client(
         redirect_uri=redirect_uri,
         discovered_at=now,
         verified_at=now,
-        secret_expires_at=datetime.fromtimestamp(expires_at, UTC)
-        if expires_at
-        else None,
+        secret_expires_at=datetime.fromtimestamp(until, UTC) if until else None,
     )
     client.secret = registered.client_secret
     return client

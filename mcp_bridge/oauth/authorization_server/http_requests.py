@@ -41,9 +41,8 @@ class OAuthResponse:
 class OAuthHttpClient:
     """Makes requests; `server` names the MCP server they are for in errors."""
 
-    def __init__(self, *, seconds: float = SECONDS, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, *, seconds: float = SECONDS) -> None:
         self._seconds = seconds
-        self._max_bytes = max_bytes
 
     async def get(self, server: str, url: str) -> OAuthResponse:
         """Read a document; follow a few redirects that stay on https."""
@@ -121,11 +120,11 @@ class OAuthHttpClient:
         body = bytearray()
         async for piece in response.aiter_bytes():
             body += piece
-            if len(body) > self._max_bytes:
+            if len(body) > MAX_BYTES:
                 raise AuthServerReplyInvalid(
                     server,
                     f"{_without_query(str(response.url))} answered with more than "
-                    f"{self._max_bytes} bytes",
+                    f"{MAX_BYTES} bytes",
                 )
         return bytes(body)
 

@@ -30,12 +30,7 @@ class TokenResponse(BaseModel):
 
 
 async def redeem_code(
-    http: OAuthHttpClient,
-    client: McpClient,
-    *,
-    code: str,
-    verifier: str,
-    now: datetime,
+    http: OAuthHttpClient, client: McpClient, *, code: str, verifier: str, now: datetime
 ) -> NewTokens:
     """Exchange an authorization code for tokens; raises `SignInFailed`."""
     form = {
@@ -48,11 +43,7 @@ async def redeem_code(
 
 
 async def refresh_tokens(
-    http: OAuthHttpClient,
-    client: McpClient,
-    refresh_token: str,
-    *,
-    now: datetime,
+    http: OAuthHttpClient, client: McpClient, refresh_token: str, *, now: datetime
 ) -> NewTokens:
     """Exchange a refresh token for new tokens; raises `SignInFailed`."""
     form = {"grant_type": "refresh_token", "refresh_token": refresh_token}

@@ -50,7 +50,10 @@ class Command(ConfigCommand):
             self.stdout.write("not running")
             sys.exit(NOT_RUNNING)
         pid, run = running
-        is_ready = not options["ready"] or _is_ready(run)
+        is_ready = not options["ready"]
+        if run is not None and not is_ready:
+            url = f"{run.url}/health/ready"
+            is_ready = health_probe.is_answering(url, seconds=READY_SECONDS)
         word = "running" if run is not None and run.is_serving else "starting"
         title = f"{word} (pid {pid})" + ("" if is_ready else ", not ready")
         details = [] if run is None else _describe_run(run, files)
@@ -61,12 +64,6 @@ class Command(ConfigCommand):
         self.stdout.write("\n".join([title, *details]))
         if not is_ready:
             sys.exit(NOT_READY)
-
-
-def _is_ready(run: RunRecord | None) -> bool:
-    return run is not None and health_probe.is_answering(
-        f"{run.url}/health/ready", seconds=READY_SECONDS
-    )
 
 
 def _describe_run(run: RunRecord, files: StateDir) -> list[str]:

@@ -93,7 +93,7 @@ def test_stop_suggests_the_next_step(
     state: StateDir, monkeypatch, force: bool, expected: str
 ) -> None:
     monkeypatch.setattr(shutdown, "_send", lambda pid, number: None)
-    monkeypatch.setattr(shutdown, "_has_ended", lambda server, seconds: False)
+    monkeypatch.setattr(orphan_cleanup, "wait_for_end", lambda servers, seconds: False)
     lock = PidFile(state.pid)
     lock.acquire()
     with pytest.raises(ServerStillRunning, match=expected):
