@@ -53,7 +53,7 @@ async def prepare(request: TurnRequest) -> Turn:
     agent = route.agent
     request = await attachments.describe_files(request, config, agent)
     extras = _extra_parameters(config, request, agent)
-    history_mode = _choose_history_mode(config, request, agent)
+    history_mode = choose_history_mode(config, request, agent)
     memory = _memory(config, request, agent, history_mode)
     tools = await _tools(config, request, agent)
     tool_set = loop.build_tool_set(request.tools, tools, request.parameters)
@@ -140,7 +140,7 @@ def _extra_parameters(
     )
 
 
-def _choose_history_mode(
+def choose_history_mode(
     config: Config, request: TurnRequest, agent: AgentConfig
 ) -> HistoryMode:
     """Return who keeps the conversation: the most specific setting wins.

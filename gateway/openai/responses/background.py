@@ -12,6 +12,7 @@ from gateway.openai.responses.schemas import ResponseRequest
 from memory.recall import query_embedding
 from turns.agent_tasks import task_requests, turn_payload
 from turns.agent_tasks.task_requests import MAX_PROMPT_LENGTH, TaskRequest
+from turns.preparation import routing, turn_builder
 from turns.turn import TurnRequest
 
 
@@ -22,12 +23,7 @@ async def start(body: ResponseRequest, turn: TurnRequest) -> dict[str, Any]:
     """
     if not body.is_stored:
         raise Invalid("a background response needs 'store': true", param="store")
-    if (turn.options.history or turn.caller.history) == "none":
-        raise Invalid(
-            "a background response is stored, which the history 'none' excludes: send "
-            "metadata.history 'auto', or leave 'background' out",
-            param="metadata.history",
-        )
+    await _check_history(turn)
     text = query_embedding.last_user_text(turn.messages)
     task_request = TaskRequest(
         turn.agent,
@@ -44,3 +40,16 @@ async def start(body: ResponseRequest, turn: TurnRequest) -> dict[str, Any]:
         TurnId(task_id), body.model, request_echo.echo(body), created_at=created_at
     )
     return head.to_response("queued")
+
+
+async def _check_history(turn: TurnRequest) -> None:
+    """Refuse a turn that would store no reply; another check is about incognito."""
+    config = live.current()
+    route = await routing.choose_agent(config, turn.agent, turn.user_id)
+    mode = turn_builder.choose_history_mode(config, turn, route.agent)
+    if mode == "none" and not turn.options.is_incognito:
+        raise Invalid(
+            "a background response is stored, which the history 'none' excludes: send "
+            "metadata.history 'auto', or leave 'background' out",
+            param="metadata.history",
+        )

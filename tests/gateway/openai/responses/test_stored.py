@@ -11,6 +11,7 @@ from django.db.models import F
 from core import ids
 from memory.models import StoredMessage
 from tasks.models import Task
+from tests.conftest import CONFIG
 from tests.gateway.calls import error
 from tests.gateway.openai.responses.shapes import ADD, RESPONSE, body, post, respond
 from tests.tasks.conftest import (  # noqa: F401
@@ -279,6 +280,14 @@ def test_background_needs_to_be_stored(server, user):
     assert refusal["param"] == "store"
     request = body(user, background=True, metadata={"history": "none"})
     assert error(post(server, request), 400)["param"] == "metadata.history"
+
+
+def test_background_needs_an_agent_that_stores(server, user, configure):
+    configure(CONFIG + "\nhistory: none\n")
+    request = body(user, background=True)
+    assert error(post(server, request), 400)["param"] == "metadata.history"
+    request["metadata"] = {"history": "auto"}
+    assert respond(server, request)["status"] == "queued"
 
 
 KINDS = [
