@@ -6,13 +6,15 @@ it, and messages with the same words. See docs/forgetting.md.
 """
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from core.ids import UserId
+from memory.errors import FactUnknown
 from memory.models import (
     Fact,
     FactChange,
@@ -58,6 +60,15 @@ def forget(
         if purge:
             _purge(fact, withheld)
     return is_new
+
+
+def forget_all(
+    user_id: UserId, fact_ids: Iterable[uuid.UUID], *, by: str, reason: str = ""
+) -> None:
+    """Forget facts, as `forget` does; those that are unknown by now are skipped."""
+    for fact_id in fact_ids:
+        with suppress(FactUnknown):
+            forget(user_id, fact_id, by=by, reason=reason)
 
 
 def find_copies(

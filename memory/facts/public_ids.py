@@ -3,6 +3,7 @@
 import re
 import uuid
 
+from core.text.sanitization import escape_and_truncate
 from memory.errors import FactUnknown
 
 PREFIX = "mem_"
@@ -25,4 +26,16 @@ def require_fact_id(name: str) -> uuid.UUID:
     fact_id = parse_fact_id(name)
     if fact_id is None:
         raise FactUnknown
+    return fact_id
+
+
+def read_fact_id(name: str) -> uuid.UUID:
+    """Return the id of a public id from a model; raises `FactUnknown`, which says where
+    to find one."""
+    fact_id = parse_fact_id(name)
+    if fact_id is None:
+        raise FactUnknown(
+            f"'{escape_and_truncate(name)}' is not the id of a fact: "
+            "use an id from search_memory"
+        )
     return fact_id

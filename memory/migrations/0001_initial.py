@@ -87,6 +87,20 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='PendingForgetting',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('user_id', models.UUIDField()),
+                ('thread', models.CharField(blank=True, max_length=512)),
+                ('turn_id', models.UUIDField()),
+                ('fact_ids', models.JSONField()),
+                ('expires_at', models.DateTimeField(db_index=True)),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('user_id', 'thread'), name='memory_pending_forgetting_thread')],
+            },
+        ),
+        migrations.CreateModel(
             name='PendingErasure',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

@@ -7,6 +7,7 @@ from memory.models.facts import Fact, FactMessage
 from memory.models.messages import StoredMessage
 from memory.models.owners import Owner, PendingErasure
 from memory.models.passages import Passage
+from memory.models.pending_forgettings import PendingForgetting
 from memory.models.threads import ConsolidationRun, Summary, Thread
 from memory.models.users import EndUser
 
@@ -22,6 +23,7 @@ __all__ = [
     "Owner",
     "Passage",
     "PendingErasure",
+    "PendingForgetting",
     "StoredCompletion",
     "StoredMessage",
     "Summary",

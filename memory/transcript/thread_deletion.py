@@ -67,9 +67,12 @@ def confirm_deletion(
         _check(confirmation, _subject(thread, forgets_facts))
         deleted = _count(thread, forgets_facts=forgets_facts)
         if forgets_facts:
-            for fact in _facts(thread):
-                reason = "its thread was deleted"
-                forgetting.forget(user_id, fact.pk, by="user", reason=reason)
+            forgetting.forget_all(
+                user_id,
+                list(_facts(thread).values_list("pk", flat=True)),
+                by="user",
+                reason="its thread was deleted",
+            )
         message_deletion.delete_thread(user_id, name)
     return deleted
 

@@ -23,6 +23,7 @@ from memory.models import (
     FactMessage,
     Owner,
     Passage,
+    PendingForgetting,
     StoredCompletion,
     StoredMessage,
     Summary,
@@ -236,6 +237,7 @@ TABLES = (
         erased=40,
         export=Export("passages", ExportedPassage, _passages_of),
     ),
+    UserTable("pending_forgettings", PendingForgetting, erased=37),
     # Last, because an erasure holds its lock.
     UserTable("owners", Owner, erased=90),
 )

@@ -4,7 +4,6 @@ Each tool is bound to one turn and its user; no argument from the model can sele
 another user's memory.
 """
 
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,20 +15,20 @@ from pydantic import Field
 from agents.function_tools import FunctionTool, ToolArguments, json_tool
 from core.errors import Invalid
 from core.ids import UserId
-from core.text.sanitization import escape_and_truncate
 from core.trace import Call, TracedToolCall
 from database import database_executor
 from memory.config import UserState
-from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
-from memory.facts import fact_store, forgetting, public_ids
+from memory.facts import fact_store, public_ids
 from memory.facts.types import MAX_CONTENT_LENGTH, Category, FactDraft
 from memory.memory_settings import UserMemory
 from memory.recall import query_embedding, search
 from memory.recall.types import MessageHit
 from memory.transcript.withholding import NO_FACTS, TouchedFacts
+from turns.tools import forget_tool
+from turns.tools.forget_tool import Asking, ForgetArguments, ForgetTool
 
-SAVE, UPDATE, FORGET = "save_memory", "update_memory", "forget_memory"
+SAVE, UPDATE = "save_memory", "update_memory"
 MAX_SEARCH_LIMIT = 20
 MAX_TEXT_LENGTH = 1000
 """Maximum characters of a message that the model receives."""
@@ -75,18 +74,20 @@ class UpdateArguments(ToolArguments):
     )
 
 
-class ForgetArguments(ToolArguments):
-    id: str = Field(description="The fact's id, from search_memory.")
-
-
 def make_tools(
-    user_id: UserId, agent: str, memory: UserMemory | None, *, by: str = ""
+    user_id: UserId,
+    agent: str,
+    memory: UserMemory | None,
+    *,
+    by: str = "",
+    asking: Asking | None = None,
 ) -> list[FunctionTool]:
     """Return the four tools for one user; without `memory`, search uses words only.
 
     `by` is the author of the changes in a fact's history, if it is not the agent.
     """
-    handlers = _MemoryToolHandlers(user_id, by or f"agent:{agent}", agent, memory)
+    by = by or f"agent:{agent}"
+    handlers = _MemoryToolHandlers(user_id, by, agent, memory)
     tool = partial(json_tool, "memory")
     return [
         tool(
@@ -111,11 +112,10 @@ def make_tools(
             handlers.update,
         ),
         tool(
-            FORGET,
-            "Forget a fact about the user that search_memory found, because they "
-            "asked for it or because it is wrong.",
+            forget_tool.NAME,
+            forget_tool.DESCRIPTION,
             ForgetArguments,
-            handlers.forget,
+            ForgetTool(user_id, by, asking).call,
         ),
     ]
 
@@ -179,19 +179,12 @@ class _MemoryToolHandlers:
         fact = await database_executor.run_to_end(
             fact_store.edit_fact,
             self.user_id,
-            _parse_fact_id(arguments.id),
+            public_ids.read_fact_id(arguments.id),
             {"content": arguments.content},
             by=self.by,
             text=vector,
         )
         return _serialize_fact(fact)
-
-    async def forget(self, arguments: ForgetArguments) -> Any:
-        fact_id = _parse_fact_id(arguments.id)
-        await database_executor.run_to_end(
-            forgetting.forget, self.user_id, fact_id, by=self.by
-        )
-        return {"id": arguments.id, "forgotten": True}
 
 
 def touched_facts(calls: Sequence[Call]) -> TouchedFacts:
@@ -199,16 +192,25 @@ def touched_facts(calls: Sequence[Call]) -> TouchedFacts:
     done = [call for call in _iter_memory_calls(calls) if call.result is not None]
     if not done:
         return NO_FACTS
-    saved, forgotten = (
-        [
-            _parse_fact_id(orjson.loads(call.result or "")["id"])
-            for call in done
-            # A tool whose name is taken has a prefix.
-            if call.name.endswith(names)
-        ]
-        for names in ((SAVE, UPDATE), FORGET)
-    )
-    return TouchedFacts(saved, forgotten) if saved or forgotten else NO_FACTS
+    saved = [
+        _read_result(call)["id"] for call in done if call.name.endswith((SAVE, UPDATE))
+    ]
+    # A tool whose name is taken has a prefix.
+    forgetting = [call for call in done if call.name.endswith(forget_tool.NAME)]
+    forgotten = [
+        fact_id
+        for call in forgetting
+        for fact_id in _read_result(call).get("forgotten", ())
+    ]
+    if not saved and not forgotten:
+        return NO_FACTS
+    read = public_ids.read_fact_id
+    return TouchedFacts(list(map(read, saved)), list(map(read, forgotten)))
+
+
+def _read_result(call: TracedToolCall) -> dict[str, Any]:
+    result: dict[str, Any] = orjson.loads(call.result or "")
+    return result
 
 
 def _iter_memory_calls(calls: Sequence[Call]) -> Iterator[TracedToolCall]:
@@ -217,16 +219,6 @@ def _iter_memory_calls(calls: Sequence[Call]) -> Iterator[TracedToolCall]:
             yield from _iter_memory_calls(call.calls)
             if call.kind == "memory":
                 yield call
-
-
-def _parse_fact_id(name: str) -> uuid.UUID:
-    fact_id = public_ids.parse_fact_id(name)
-    if fact_id is None:
-        raise FactUnknown(
-            f"'{escape_and_truncate(name)}' is not the id of a fact: "
-            "use an id from search_memory"
-        )
-    return fact_id
 
 
 def _serialize_fact(fact: Any) -> Any:

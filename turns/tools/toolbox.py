@@ -26,6 +26,7 @@ from memory import memory_settings
 from turns.preparation import routing
 from turns.preparation.options import TurnOptions
 from turns.tools import mcp_sessions, memory_tools, readonly_tools, task_tools
+from turns.tools.forget_tool import Asking
 from turns.turn import TurnRequest
 
 
@@ -63,7 +64,14 @@ class Toolbox:
         if not agent.memory_tools or self.options.is_memory_off:
             return ()
         _, user_memory = memory_settings.resolve_for_agent(self.config, agent.name)
-        return memory_tools.make_tools(self.user_id, agent.name, user_memory)
+        return memory_tools.make_tools(
+            self.user_id, agent.name, user_memory, asking=self._asking()
+        )
+
+    def _asking(self) -> Asking | None:
+        if self.request is None:
+            return None
+        return Asking(self.request.turn_id, self.options.thread, self.request.learns)
 
     def _subagents(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.subagents:

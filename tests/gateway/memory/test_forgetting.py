@@ -4,9 +4,11 @@ import json
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from access.users import identity
-from memory.models import Fact, FactMessage, StoredMessage
+from memory.facts import fact_selection
+from memory.models import Fact, FactMessage, PendingForgetting, StoredMessage
 from tasks.models import Task
 from telemetry.models import ToolCall
 from tests.conftest import CONFIG
@@ -87,33 +89,101 @@ def test_search_does_not_tell_a_forgotten_fact(client, fake, user, home, person)
     ]
 
 
-def test_user_has_it_forgotten_by_the_agent(client, fake, user, home):
-    """The turn in which it is forgotten names it, too."""
-    fake.call_tool("search_memory", {"query": "Rua Augusta"})
-    fake.call_tool("forget_memory", {"id": home.public_id})
-    done = "Rua Augusta is forgotten."
-    say(client, fake, user, "Forget Rua Augusta!", done)
+QUESTION = "Shall I forget Rua Augusta?"
+
+
+def ask_to_forget(client, fake, user, **arguments) -> Any:
+    """Let the agent ask; return what its tool answered."""
+    fake.call_tool("forget_memory", arguments)
+    say(client, fake, user, "Forget where I live!", QUESTION)
+    return tool_results(fake)[-1]
+
+
+def confirm(client, fake, user, text="Yes.", thread="a", **more) -> Any:
+    """Let the agent confirm; return what its tool answered."""
+    fake.call_tool("forget_memory", {"confirmed": True, **more})
+    say(client, fake, user, text, "Gone.", thread)
+    return tool_results(fake)[-1]
+
+
+def tool_results(fake) -> list[Any]:
+    contents = [
+        m["content"] for m in fake.bodies[-1]["messages"] if m["role"] == "tool"
+    ]
+    return [json.loads(each) if each.startswith("{") else each for each in contents]
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"query": "rua AUGUSTA"}, {"all": True}], ids=["query", "all"]
+)
+def test_user_has_it_forgotten_by_the_agent(client, fake, user, home, wanted):
+    """Both turns name it, too."""
+    told = ask_to_forget(client, fake, user, **wanted)
+    assert told["would_forget"] == [{"id": home.public_id, "content": home.content}]
+    home.refresh_from_db()
+    assert home.status == "active"
+    done = confirm(client, fake, user, "Yes, Rua Augusta.")
+    assert done == {"forgotten": [home.public_id]}
     home.refresh_from_db()
     assert home.status == "deleted"
-    assert run_due_jobs() == 0
+    calls = len(fake.requests)
+    run_due_jobs()  # Of the turn that asked.
+    assert len(fake.requests) == calls
     assert "Augusta" not in str(say(client, fake, user, "Thanks.", "Sure.").body)
     rows = StoredMessage.objects.filter(thread__user_id=home.user_id, is_withheld=True)
-    assert {row.text for row in rows} == {HOME, ECHO, "Forget Rua Augusta!", done}
+    asked, answered = ("Forget where I live!", QUESTION), ("Yes, Rua Augusta.", "Gone.")
+    assert {row.text for row in rows} == {HOME, ECHO, *asked, *answered}
+    assert "has not answered" in confirm(client, fake, user)
 
 
-def test_earlier_messages_of_the_client_are_not_withheld(server, fake, user, home):
+def test_agent_cannot_confirm_in_the_turn_in_which_it_asks(client, fake, user, home):
     fake.call_tool("forget_memory", {"id": home.public_id})
-    fake.reply("Done.")
-    messages = [
-        user_message("Is it raining?"),
-        {"role": "assistant", "content": "No."},
-        user_message("Forget the street."),
-    ]
-    request = body(user, messages=messages, metadata={"thread_id": "b"})
-    assert post(server, request).status_code == 200
-    rows = StoredMessage.objects.filter(thread__name="b", thread__user_id=home.user_id)
-    shown = [row.text for row in rows.order_by("position") if not row.is_withheld]
-    assert shown == ["Is it raining?", "No."]
+    fake.call_tool("forget_memory", {"confirmed": True})
+    say(client, fake, user, "Hello", "Hi.")
+    assert "has not answered" in tool_results(fake)[-1]
+    home.refresh_from_db()
+    assert home.status == "active"
+
+
+def test_answer_counts_in_its_thread_and_for_its_time(client, fake, user, home):
+    ask_to_forget(client, fake, user, id=home.public_id)
+    assert "has not answered" in confirm(client, fake, user, thread="b")
+    pending = PendingForgetting.objects.filter(user_id=home.user_id)
+    assert not PendingForgetting.objects.expired(timezone.now()) & pending
+    pending.update(expires_at=timezone.now())
+    assert "has not answered" in confirm(client, fake, user)
+    assert PendingForgetting.objects.expired(timezone.now()) & pending
+    home.refresh_from_db()
+    assert home.status == "active"
+
+
+def test_last_question_counts(client, fake, user, home, person):
+    other = person.save("Plays the cello")
+    ask_to_forget(client, fake, user, id=home.public_id)
+    ask_to_forget(client, fake, user, id=other["id"])
+    assert confirm(client, fake, user) == {"forgotten": [other["id"]]}
+    home.refresh_from_db()
+    assert home.status == "active"
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"id": "x", "all": True}, {"query": "x", "confirmed": True}]
+)
+def test_one_thing_is_forgotten_at_a_time(client, fake, user, home, arguments):
+    answer = ask_to_forget(client, fake, user, **arguments)
+    assert "give one of id, query, all and confirmed" in answer
+
+
+def test_question_about_nothing_is_none(client, fake, user, home):
+    told = ask_to_forget(client, fake, user, query="violin")
+    assert told["would_forget"] == []
+    assert "has not answered" in confirm(client, fake, user)
+
+
+def test_too_many_facts_are_refused(client, fake, user, home, monkeypatch):
+    monkeypatch.setattr(fact_selection, "MAX_FACTS", 0)
+    answer = ask_to_forget(client, fake, user, all=True)
+    assert "more than 0 facts: give a query" in answer
 
 
 def test_subagent_may_forget_it(client, fake, user, home, configure):
@@ -122,11 +192,12 @@ def test_subagent_may_forget_it(client, fake, user, home, configure):
         "    subagents: [assistant]\n"
     )
     configure(REMEMBERING.replace("agents:\n", boss))
-    fake.call_tool("assistant", {"message": "Forget the address."})
-    fake.call_tool("forget_memory", {"id": home.public_id})
-    fake.reply("Gone.")
-    fake.reply("I forgot Rua Augusta.")
-    ask(client, user, "Forget Augusta.", agent="boss", metadata={"thread_id": "a"})
+    for arguments in ({"id": home.public_id}, {"confirmed": True}):
+        fake.call_tool("assistant", {"message": "Forget the address."})
+        fake.call_tool("forget_memory", arguments)
+        fake.reply("Is that right?")
+        fake.reply("Rua Augusta?")
+        ask(client, user, "Augusta!", agent="boss", metadata={"thread_id": "a"})
     assert "Augusta" not in str(say(client, fake, user, "Thanks.", "Sure.").body)
 
 
