@@ -6,11 +6,12 @@ another user's memory.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
-from pydantic import Field
+from pydantic import Field, Strict, WithJsonSchema
 
 from agents.function_tools import FunctionTool, ToolArguments, json_tool
 from core.errors import Invalid
@@ -30,8 +31,14 @@ from turns.tools.forget_tool import Asking, ForgetArguments, ForgetTool
 
 SAVE, UPDATE = "save_memory", "update_memory"
 MAX_SEARCH_LIMIT = 20
+MAX_DATED = 100
+"""Results of a search among which those of some days are."""
 MAX_TEXT_LENGTH = 1000
 """Maximum characters of a message that the model receives."""
+
+
+# Some providers refuse schemas with the format of a date.
+Day = Annotated[date, Strict(False), WithJsonSchema({"type": "string"})]
 
 
 class SearchArguments(ToolArguments):
@@ -44,6 +51,26 @@ class SearchArguments(ToolArguments):
         le=MAX_SEARCH_LIMIT,
         description="Maximum facts and messages to return.",
     )
+    category: Category | None = Field(
+        None, description="Only facts of this kind, and no messages."
+    )
+    since: Day | None = Field(
+        None, description="Only what is from this day (such as 2026-03-01) or later."
+    )
+    until: Day | None = Field(
+        None, description="Only what is from this day or earlier."
+    )
+
+    @property
+    def depth(self) -> int:
+        """How many results are looked at to find `limit` of these days."""
+        is_dated = self.since is not None or self.until is not None
+        return MAX_DATED if is_dated else self.limit
+
+    def has_day(self, at: datetime) -> bool:
+        """Return whether a time, in UTC, is within the days."""
+        day = at.date()
+        return (self.since or day) <= day <= (self.until or day)
 
 
 class SaveArguments(ToolArguments):
@@ -94,7 +121,8 @@ def make_tools(
             "search_memory",
             "Search the facts about the user and the messages of earlier "
             "conversations. Use it when the answer may lie in the past: preferences, "
-            "people, events, appointments, decisions.",
+            "people, events, appointments, decisions. Do not use it for greetings, for "
+            "general knowledge, or for what this conversation already says.",
             SearchArguments,
             handlers.search,
         ),
@@ -138,12 +166,15 @@ class _MemoryToolHandlers:
             search.search_facts_and_messages,
             self.user_id,
             query,
-            facts=arguments.limit,
-            messages=arguments.limit,
+            facts=arguments.depth,
+            messages=0 if arguments.category is not None else arguments.depth,
+            category=arguments.category,
         )
+        said = [each.fact for each in facts if arguments.has_day(each.fact.said_at)]
+        written = [each for each in messages if arguments.has_day(each.created_at)]
         return {
-            "facts": [_serialize_fact(each.fact) for each in facts],
-            "messages": list(map(_serialize_message, messages)),
+            "facts": list(map(_serialize_fact, said[: arguments.limit])),
+            "messages": list(map(_serialize_message, written[: arguments.limit])),
         }
 
     async def save(self, arguments: SaveArguments) -> Any:

@@ -1,7 +1,9 @@
 """What a turn recalls about its user, and what it queues for extraction."""
 
+import json
 import uuid
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -16,6 +18,7 @@ from telemetry.storage import turn_store
 from testing.wires import ScriptedAnswer
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask, body, post, prompt, refused, stored
+from tests.gateway.memory_client import MemoryClient, store_message
 
 pytestmark = pytest.mark.database
 
@@ -243,6 +246,36 @@ def test_agent_searches_and_saves_memory(client, fake, user):
     assert [role for role, *_ in stored(user)] == ["user", "assistant"]
 
 
+def found_by_agent(client, fake, user, **arguments) -> tuple[list[str], list[str]]:
+    """Return the facts and messages that an agent's search finds."""
+    fake.call_tool("search_memory", {"query": "cello Lisbon", **arguments})
+    ask(client, user, "hello", metadata={"thread_id": "search"})
+    found = json.loads(fake.bodies[-1]["messages"][-1]["content"])
+    return (
+        sorted(each["content"] for each in found["facts"]),
+        [each["text"] for each in found["messages"]],
+    )
+
+
+def test_agent_searches_by_category_and_days(client, fake, user):
+    old, new = datetime(2026, 1, 5, 23, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)
+    know(user, "Plays the cello", category="preference", said_at=old)
+    know(user, "Lives in Lisbon", category="fact", said_at=new)
+    store_message(MemoryClient(None, user), "I bought a cello")
+    rows = StoredMessage.objects.filter(thread__user_id=identity.derive_user_id(user))
+    rows.update(created_at=old)
+    search = partial(found_by_agent, client, fake, user)
+    cello, lisbon = ["Plays the cello"], ["Lives in Lisbon"]
+    assert search() == (lisbon + cello, ["I bought a cello"])
+    assert search(category="preference") == (cello, [])
+    assert search(until="2026-01-05") == (cello, ["I bought a cello"])
+    assert search(since="2026-01-06") == (lisbon, [])
+    assert search(since="2026-01-05", until="2026-01-31", limit=1) == (
+        cello,
+        ["I bought a cello"],
+    )
+
+
 def test_agent_updates_and_forgets_memory(client, fake, user):
     city, pet = (
         f"mem_{fact_id.hex}"
@@ -262,6 +295,8 @@ def test_agent_updates_and_forgets_memory(client, fake, user):
     [
         ("search_memory", {}, "query: Field required"),
         ("search_memory", {"query": "x", "user": "y"}, "user: Extra inputs"),
+        ("search_memory", {"query": "x", "since": "yesterday"}, "since"),
+        ("search_memory", {"query": "x", "category": "secret"}, "category"),
         ("save_memory", {"content": ""}, "content"),
         ("save_memory", {"content": "x", "category": "secret"}, "category"),
         ("update_memory", {"id": "7", "content": "x"}, "is not the id of a fact"),
