@@ -31,8 +31,10 @@ from memory.transcript import withholding
 from tasks.models import Task
 from telemetry.models import ToolCall, Turn
 
-MIN_QUOTED_WORDS = 3
-"""Fewer words of a quote ("yes, at home") are not about one fact."""
+MIN_WORDS = 3
+"""Fewer words of a quote or a message ("yes, at home") are not about one fact."""
+MAX_FORGOTTEN = 1000
+"""The newest forgotten facts, which a new summary must not mention."""
 
 
 def forget(
@@ -51,6 +53,9 @@ def forget(
     fact = Fact.objects.get_known(user_id, fact_id)
     telling = _find_messages(fact)
     with transaction.atomic():
+        withholding.lock_user(user_id)
+        # Extraction may have linked further ones meanwhile.
+        telling |= _linked_messages(fact)
         withheld = withholding.withhold(user_id, telling, purge=purge)
         withholding.empty_summaries(_summaries_of(fact))
         with fact.stored() as now:
@@ -77,8 +82,12 @@ def find_copies(
     """Return the copies of forgotten messages among others, with their facts."""
     links = FactMessage.objects.filter(
         fact__user_id=user_id, fact__status=FactStatus.DELETED, message__role="user"
-    ).exclude(message__text="")
-    facts = dict(links.values_list("message__text", "fact_id"))
+    )
+    facts = {
+        text: fact_id
+        for text, fact_id in links.values_list("message__text", "fact_id")
+        if _is_about_one_fact(text)
+    }
     copies = messages.filter(role="user", text__in=facts)
     return [(facts[text], number) for number, text in copies.values_list("pk", "text")]
 
@@ -96,7 +105,7 @@ class _Wordings:
         quotes = set(map(_words, _all_values(fact, "quote")))
         return cls(
             {words for words in contents if words},
-            {words for words in quotes if len(words) >= MIN_QUOTED_WORDS},
+            {words for words in quotes if len(words) >= MIN_WORDS},
         )
 
     def are_told_by(self, text: str) -> bool:
@@ -119,16 +128,24 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(tokenizer.tokenize(tokenizer.strip_subject(text)))
 
 
-def _find_messages(fact: Fact) -> set[int]:
-    user_id, wordings = UserId(fact.user_id), _Wordings.of(fact)
+def _is_about_one_fact(text: str) -> bool:
+    """Return whether copies of a message are about the same: not those of "Yes."."""
+    return len(_words(text)) >= MIN_WORDS
+
+
+def _linked_messages(fact: Fact) -> set[int]:
     links = FactMessage.objects.filter(fact=fact)
     found = set(links.values_list("message_id", flat=True))
-    if fact.message_id is not None:
-        found.add(fact.message_id)
+    return found if fact.message_id is None else found | {fact.message_id}
+
+
+def _find_messages(fact: Fact) -> set[int]:
+    user_id, wordings = UserId(fact.user_id), _Wordings.of(fact)
+    found = _linked_messages(fact)
     of_user = StoredMessage.objects.filter(thread__user_id=user_id)
-    sources = of_user.filter(pk__in=found, role="user").exclude(text="")
-    texts = set(sources.values_list("text", flat=True))
-    found |= set(of_user.filter(text__in=texts).values_list("pk", flat=True))
+    sources = of_user.filter(pk__in=found, role="user")
+    texts = filter(_is_about_one_fact, sources.values_list("text", flat=True))
+    found |= set(of_user.filter(text__in=set(texts)).values_list("pk", flat=True))
     for words in (*wordings.contents, *wordings.quotes):
         query = Query(" ".join(sorted(words)))
         hits = search.search_messages(user_id, query, limit=RETRIEVAL_DEPTH)
@@ -141,6 +158,13 @@ def _find_messages(fact: Fact) -> set[int]:
         if wordings.are_used_by(text)
     }
     return found
+
+
+def mentions_forgotten_fact(user_id: UserId, text: str) -> bool:
+    """Return whether a text has all words of a fact that the user has forgotten."""
+    facts = Fact.objects.filter(user_id=user_id, status=FactStatus.DELETED)
+    found = facts.prefetch_related("changes").order_by("-updated_at")[:MAX_FORGOTTEN]
+    return any(_Wordings.of(fact).are_told_by(text) for fact in found)
 
 
 def _summaries_of(fact: Fact) -> QuerySet[Summary]:

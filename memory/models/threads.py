@@ -227,10 +227,14 @@ class Summary(models.Model):
     def rewrite(self, text: str, tokens: int) -> bool:
         """Set the text of an emptied summary, unless messages changed since it was
         read with its thread."""
-        rows = Summary.objects.filter(
-            pk=self.pk, text="", thread__revision=self.thread.revision
-        )
-        return bool(rows.update(text=text, tokens=tokens))
+        with transaction.atomic():
+            # Locked, because a transaction that empties summaries increments it.
+            threads = Thread.objects.select_for_update(no_key=True)
+            revision = self.thread.revision
+            if not threads.filter(pk=self.thread_id, revision=revision).exists():
+                return False
+            rows = Summary.objects.filter(pk=self.pk, text="")
+            return bool(rows.update(text=text, tokens=tokens))
 
     def store(self, now: datetime) -> bool:
         """Store it and mark its messages; False if another was stored first.

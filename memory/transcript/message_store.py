@@ -207,12 +207,13 @@ def append_turn(
             thread_id, first, turn_id, entries, said_at or now, parent=parent
         )
         new = first if sent is None else max(first, length - sent.new_rows)
-        if facts is not NO_FACTS:
-            facts.apply(user_id, thread_id, new, length)
-        if extraction is not None and not facts.forgotten:
+        is_withheld = facts is not NO_FACTS and facts.apply(
+            user_id, thread_id, new, length
+        )
+        if extraction is not None and not is_withheld:
             turn = TurnRange(user_id, thread_id, turn_id, new, length)
             extraction_tasks.enqueue(turn, extraction, now)
-        if parent is None and not facts.forgotten:
+        if parent is None and not is_withheld:
             # On commit, because the caller may roll back.
             transaction.on_commit(
                 partial(

@@ -21,6 +21,7 @@ from core.ids import UserId
 from memory.models import (
     Fact,
     FactMessage,
+    FactStatus,
     Owner,
     Passage,
     StoredMessage,
@@ -53,9 +54,7 @@ def withhold(
     """
     withheld: set[int] = set()
     with transaction.atomic():
-        # In this order, as when messages are deleted.
-        Thread.objects.lock_of_user(user_id)
-        Owner.objects.lock(user_id, datetime.now(UTC))
+        lock_user(user_id)
         found = StoredMessage.objects.filter(
             pk__in=message_ids, thread__user_id=user_id
         )
@@ -75,6 +74,12 @@ def withhold(
     return withheld
 
 
+def lock_user(user_id: UserId) -> None:
+    """Lock a user's messages and facts, in the order of all that deletes messages."""
+    Thread.objects.lock_of_user(user_id)
+    Owner.objects.lock(user_id, datetime.now(UTC))
+
+
 @dataclass(frozen=True, slots=True)
 class TouchedFacts:
     """The facts that an agent saved and forgot in a turn."""
@@ -82,22 +87,22 @@ class TouchedFacts:
     saved: Collection[UUID] = ()
     forgotten: Collection[UUID] = ()
 
-    def apply(self, user_id: UserId, thread_id: int, first: int, end: int) -> None:
+    def apply(self, user_id: UserId, thread_id: int, first: int, end: int) -> bool:
         """Link them with the turn's messages, at `first <= position < end`.
 
-        A turn in which a fact was forgotten is withheld: it names it. The thread is
-        locked.
+        Returns whether the turn is withheld: it mentions a fact that was forgotten in
+        it, or meanwhile. The thread is locked.
         """
         rows = StoredMessage.objects.of_thread(thread_id).since(first).before(end)
-        facts = Fact.objects.filter(user_id=user_id)
-        known = facts.filter(pk__in=[*self.saved, *self.forgotten])
+        saved = Fact.objects.filter(user_id=user_id, pk__in=self.saved)
+        known = dict(saved.values_list("pk", "status"))
         questions = rows.filter(role="user").values_list("pk", flat=True)
-        FactMessage.objects.link(
-            product(known.values_list("pk", flat=True), list(questions))
-        )
-        if self.forgotten:
+        FactMessage.objects.link(product(known, list(questions)))
+        is_withheld = bool(self.forgotten) or FactStatus.DELETED in known.values()
+        if is_withheld:
             messages = dict(rows.values_list("id", "position"))
             _withhold_rows(user_id, thread_id, messages)
+        return is_withheld
 
 
 NO_FACTS = TouchedFacts()
@@ -146,6 +151,8 @@ def _find_exchanges(thread_id: int, positions: Iterable[int]) -> dict[int, int]:
     """Return the messages of the exchanges at these positions: ids and positions."""
     found: dict[int, int] = {}
     for position in positions:
+        if position in found.values():
+            continue
         near = (position - MAX_EXCHANGE_ROWS, position + MAX_EXCHANGE_ROWS)
         rows = StoredMessage.objects.of_thread(thread_id).filter(position__range=near)
         for exchange in _split(rows.values_list("id", "position", "role")):

@@ -17,6 +17,7 @@ from core.ids import UserId, pseudonym
 from memory import memory_settings
 from memory.extraction import llm_call
 from memory.extraction.prompts import PromptMessage
+from memory.facts import forgetting
 from memory.memory_settings import ExtractionModel, UserMemory
 from memory.models import ConsolidationRun, Summary, Thread
 from memory.transcript.summaries import summarizable_ranges, summary_prompts
@@ -71,6 +72,8 @@ def _rewrite_empty_summaries(
     model: ExtractionModel | None, user_id: UserId | None
 ) -> None:
     """Write summaries again that were emptied because they told a forgotten fact."""
+    if model is None:
+        return
     failures = 0
     empty = Summary.objects.filter(text="").select_related("thread")
     if user_id is not None:
@@ -90,6 +93,7 @@ def _rewrite_empty_summaries(
             if failures == MAX_FAILURES:
                 break
             continue
+        failures = 0
         summary.rewrite(text, token_estimates.estimate_text(text))
 
 
@@ -221,4 +225,8 @@ def _write_summary(
         summary_prompts.build_prompt(messages),
         user=thread.user_id.hex,
     )
-    return summary_prompts.parse_summary(reply.text)
+    text = summary_prompts.parse_summary(reply.text)
+    if forgetting.mentions_forgotten_fact(UserId(thread.user_id), text):
+        # Other messages than the withheld ones may have words of it.
+        return "(not shown: it mentions what the user has forgotten)"
+    return text
