@@ -17,6 +17,7 @@ from memory.models import (
     FactMessage,
     Owner,
     Passage,
+    PendingForgetting,
     StoredCompletion,
     StoredMessage,
     Summary,
@@ -83,6 +84,7 @@ def delete_thread(user_id: UserId, name: str) -> bool:
         Fact.objects.filter(message__thread=thread).update(message=None)
         FactMessage.objects.filter(message__thread=thread).delete()
         Summary.objects.filter(thread=thread).delete()
+        PendingForgetting.objects.filter(user_id=user_id, thread=name).delete()
         StoredCompletion.objects.filter(message__thread=thread).delete()
         # One DELETE: Django would read each message to find what refers to it.
         thread.messages.all()._raw_delete(thread.messages.db)
@@ -114,7 +116,7 @@ def _delete_oldest(thread: Thread, message_ids: Sequence[int]) -> None:
         messages = StoredMessage.objects.filter(pk__in=message_ids)
         Passage.objects.unindex(user_id, message__in=messages)
         Fact.objects.filter(message__in=messages).update(message=None)
-        messages.delete()
+        messages.only("pk").delete()
         first = StoredMessage.objects.of_thread(thread.pk).first()
         if first is None:
             delete_thread(user_id, thread.name)

@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 
 from django.core import signing
 from django.db import transaction
+from django.db.models import Q
 
 from core.ids import UserId
 from memory.errors import ConfirmationExpired, ConfirmationInvalid, ThreadUnknown
 from memory.facts import forgetting
-from memory.models import Fact, Summary, Thread
+from memory.models import Fact, FactMessage, Summary, Thread
 from memory.models.facts import FactQuerySet
 from memory.transcript import message_deletion
 
@@ -46,16 +47,30 @@ def request_deletion(
     """Return a confirmation, and what it deletes; raises `ThreadUnknown`."""
     thread = _find(user_id, name)
     return DeletionRequest(
-        signing.dumps(_subject(thread, forgets_facts), salt=SALT),
+        signing.dumps(_subject(thread, forgets_facts=forgets_facts), salt=SALT),
         datetime.now(UTC) + CONFIRMATION_LIFETIME,
         _count(thread, forgets_facts=forgets_facts),
     )
 
 
+def forget_facts(user_id: UserId, name: str, confirmation: str) -> int:
+    """Forget the facts of a thread whose deletion is confirmed; return how many.
+
+    Each in a transaction of its own, because one takes some 0.1 s, in which others
+    wait. Raises what `confirm_deletion` does.
+    """
+    thread = _find(user_id, name)
+    _check(confirmation, _subject(thread, forgets_facts=True))
+    fact_ids = list(_facts(thread).values_list("pk", flat=True))
+    reason = "its thread was deleted"
+    forgetting.forget_all(user_id, fact_ids, by="user", reason=reason)
+    return len(fact_ids)
+
+
 def confirm_deletion(
     user_id: UserId, name: str, confirmation: str, *, forgets_facts: bool
 ) -> DeletionCounts:
-    """Delete a thread; return what was deleted.
+    """Delete a thread; return what was deleted, without facts.
 
     Raises `ThreadUnknown`, `ConfirmationExpired`, and `ConfirmationInvalid` for the
     confirmation of another thread or of other facts.
@@ -64,15 +79,8 @@ def confirm_deletion(
         # First, as wherever messages are deleted.
         Thread.objects.lock_of_user(user_id)
         thread = _find(user_id, name)
-        _check(confirmation, _subject(thread, forgets_facts))
-        deleted = _count(thread, forgets_facts=forgets_facts)
-        if forgets_facts:
-            forgetting.forget_all(
-                user_id,
-                list(_facts(thread).values_list("pk", flat=True)),
-                by="user",
-                reason="its thread was deleted",
-            )
+        _check(confirmation, _subject(thread, forgets_facts=forgets_facts))
+        deleted = _count(thread, forgets_facts=False)
         message_deletion.delete_thread(user_id, name)
     return deleted
 
@@ -84,7 +92,7 @@ def _find(user_id: UserId, name: str) -> Thread:
     return thread
 
 
-def _subject(thread: Thread, forgets_facts: bool) -> str:
+def _subject(thread: Thread, *, forgets_facts: bool) -> str:
     return f"{thread.user_id}:{thread.pk}:{forgets_facts}"
 
 
@@ -100,8 +108,10 @@ def _check(confirmation: str, subject: str) -> None:
 
 
 def _facts(thread: Thread) -> FactQuerySet:
-    facts = Fact.objects.filter(user_id=thread.user_id, message__thread=thread)
-    return facts.exclude(status="deleted")
+    """Return the facts that a message of the thread mentions."""
+    links = FactMessage.objects.filter(message__thread=thread).values("fact")
+    facts = Fact.objects.filter(user_id=thread.user_id).exclude(status="deleted")
+    return facts.filter(Q(message__thread=thread) | Q(pk__in=links))
 
 
 def _count(thread: Thread, *, forgets_facts: bool) -> DeletionCounts:

@@ -85,7 +85,7 @@ async def list_messages(
         is_descending=query.order == "desc",
         limit=query.limit + 2,
     )
-    listed = messages if start is None else messages[1:]
+    listed = [each for each in messages if each.position != start]
     shown = list(map(_serialize_message, listed))
     return json_response(pagination.cut_page(shown, query.limit))
 
@@ -188,6 +188,11 @@ async def delete_thread(
             would_delete=ThreadCounts(**asdict(pending.would_delete)),
         )
         return json_response(requested, status=202)
+    facts = 0
+    if forgets_facts:
+        facts = await database_executor.run_to_end(
+            thread_deletion.forget_facts, user_id, name, query.confirmation
+        )
     deleted = await database_executor.run_to_end(
         audit_log.run_recorded,
         build_event(request, "thread.delete", user_id, thread_id, facts=query.facts),
@@ -197,7 +202,7 @@ async def delete_thread(
         query.confirmation,
         forgets_facts=forgets_facts,
     )
-    counts = ThreadCounts(**asdict(deleted))
+    counts = ThreadCounts(**{**asdict(deleted), "facts": facts})
     return json_response(ThreadDeleted(id=thread_id, deleted=counts))
 
 
