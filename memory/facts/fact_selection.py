@@ -4,15 +4,12 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import transaction
-
 from core.errors import Invalid
 from core.ids import TurnId, UserId
+from memory.errors import FactUnknown
 from memory.facts import forgetting, public_ids
 from memory.models import Fact, PendingForgetting, StoredMessage
-from memory.recall import search
 from memory.recall.index import tokenizer
-from memory.recall.types import Query
 from memory.transcript import withholding
 
 MAX_FACTS = 100
@@ -25,56 +22,60 @@ class SelectedFact:
     content: str
 
 
-def select(
+def select_facts(
     user_id: UserId, *, fact_id: uuid.UUID | None, query: str | None
 ) -> list[SelectedFact]:
     """Return a user's fact, those that have all words of a query, or all facts.
 
-    Raises `FactUnknown`, and `Invalid` if there are more than `MAX_FACTS`.
+    Forgotten ones are unknown. Raises `FactUnknown`, and `Invalid` if there are more
+    than `MAX_FACTS`.
     """
+    facts = Fact.objects.filter(user_id=user_id).exclude(status="deleted")
     if fact_id is not None:
-        facts = [Fact.objects.get_known(user_id, fact_id)]
-    elif query is not None:
-        facts = _with_words(user_id, query)
+        facts = facts.filter(pk=fact_id)
+    rows = facts.newest_first().values_list("pk", "content")
+    if query is not None:
+        words = set(tokenizer.tokenize(query))
+        found = [row for row in rows if words <= set(tokenizer.tokenize(row[1]))]
     else:
-        known = Fact.objects.filter(user_id=user_id).exclude(status="deleted")
-        facts = list(known.newest_first()[: MAX_FACTS + 1])
-    if len(facts) > MAX_FACTS:
+        found = list(rows[: MAX_FACTS + 1])
+    if fact_id is not None and not found:
+        raise FactUnknown
+    if len(found) > MAX_FACTS:
         raise Invalid(
             f"there are more than {MAX_FACTS} facts: give a query, or tell the user to "
             "delete their data in the application"
         )
-    return [SelectedFact(fact.public_id, fact.content) for fact in facts]
+    return [SelectedFact(public_ids.format_fact_id(pk), text) for pk, text in found]
 
 
-def _with_words(user_id: UserId, query: str) -> list[Fact]:
-    words = set(tokenizer.tokenize(query))
-    hits = search.search_facts(user_id, Query(query), limit=MAX_FACTS + 1, status=None)
-    return [
-        hit.fact for hit in hits if words <= set(tokenizer.tokenize(hit.fact.content))
-    ]
-
-
-def ask(
+def store_question(
     user_id: UserId, thread: str, turn_id: TurnId, facts: list[str], now: datetime
 ) -> None:
     """Store what a user is asked about, by public ids."""
-    PendingForgetting.objects.ask(user_id, thread, turn_id, facts, now)
+    PendingForgetting.objects.store_question(user_id, thread, turn_id, facts, now)
 
 
-def forget_answered(
-    user_id: UserId, thread: str, turn_id: TurnId, now: datetime, *, by: str
-) -> list[str]:
-    """Forget what the user was asked about in an earlier turn; return its public ids.
+def forget_confirmed(
+    user_id: UserId,
+    thread: str,
+    turn_id: TurnId,
+    facts: list[str],
+    now: datetime,
+    *,
+    by: str,
+) -> bool:
+    """Forget facts that the user was asked about in an earlier turn.
 
-    The turn with the question names it, and is withheld. None if there is no question.
+    The turn with the question mentions them, and is withheld. Returns False if there is
+    no question about all of them. Each is forgotten in a transaction of its own,
+    because one takes some 0.1 s, in which others wait.
     """
-    with transaction.atomic():
-        question = PendingForgetting.objects.take(user_id, thread, turn_id, now)
-        if question is None:
-            return []
-        fact_ids = list(map(public_ids.require_fact_id, question.fact_ids))
-        forgetting.forget_all(user_id, fact_ids, by=by)
-        asked = StoredMessage.objects.replies(user_id, [question.turn_id])
-        withholding.withhold(user_id, list(asked.values_list("pk", flat=True)))
-    return list(question.fact_ids)
+    asked_in = PendingForgetting.objects.take(user_id, thread, turn_id, facts, now)
+    if asked_in is None:
+        return False
+    fact_ids = list(map(public_ids.require_fact_id, facts))
+    forgetting.forget_all(user_id, fact_ids, by=by)
+    asked = StoredMessage.objects.replies(user_id, [asked_in])
+    withholding.withhold(user_id, list(asked.values_list("pk", flat=True)))
+    return True

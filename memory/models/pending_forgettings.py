@@ -1,50 +1,71 @@
 """The model of facts that an agent wants to forget."""
 
 import uuid
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import models
+from django.db import models, transaction
 
 LIFETIME = timedelta(minutes=15)
 """The time in which the user may agree."""
 
 
 class PendingForgettingQuerySet(models.QuerySet["PendingForgetting"]):
-    """What users were asked about, one question per thread."""
+    """The questions that users have not answered, one per thread."""
 
     def expired(self, now: datetime) -> "PendingForgettingQuerySet":
         """Return questions that can no longer be answered, oldest first."""
         return self.filter(expires_at__lte=now).order_by("expires_at")
 
-    def ask(
+    def store_question(
         self,
         user_id: uuid.UUID,
         thread: str,
         turn_id: uuid.UUID,
-        fact_ids: list[str],
+        fact_ids: Collection[str],
         now: datetime,
     ) -> None:
-        """Store what a user is asked in a turn, in place of an earlier question."""
-        self.update_or_create(
-            user_id=user_id,
-            thread=thread,
-            defaults={
-                "turn_id": turn_id,
-                "fact_ids": fact_ids,
-                "expires_at": now + LIFETIME,
-            },
-        )
+        """Store what a user is asked in a turn: in addition to earlier questions of
+        the turn, and in place of those of other turns."""
+        with transaction.atomic():
+            row = self._locked(user_id, thread).first()
+            if row is None:
+                row = PendingForgetting(user_id=user_id, thread=thread)
+            elif row.turn_id == turn_id:
+                fact_ids = {*row.fact_ids, *fact_ids}
+            row.turn_id, row.fact_ids = turn_id, sorted(fact_ids)
+            row.expires_at = now + LIFETIME
+            row.save()
 
     def take(
-        self, user_id: uuid.UUID, thread: str, turn_id: uuid.UUID, now: datetime
-    ) -> "PendingForgetting | None":
-        """Return the question of an earlier turn, once, unless it has expired."""
-        asked = self.filter(user_id=user_id, thread=thread, expires_at__gt=now)
-        found = asked.exclude(turn_id=turn_id).first()
-        # Of two calls at once, one deletes it.
-        is_taken = found is not None and asked.filter(pk=found.pk).delete()[0]
-        return found if is_taken else None
+        self,
+        user_id: uuid.UUID,
+        thread: str,
+        turn_id: uuid.UUID,
+        fact_ids: Collection[str],
+        now: datetime,
+    ) -> uuid.UUID | None:
+        """Remove facts from the question of an earlier turn, and return that turn.
+
+        Returns None if the question was not about all of them, or has expired.
+        """
+        with transaction.atomic():
+            row = self._locked(user_id, thread).exclude(turn_id=turn_id).first()
+            if row is None or row.expires_at <= now or not fact_ids:
+                return None
+            rest = sorted({*row.fact_ids} - {*fact_ids})
+            if len(rest) + len({*fact_ids}) != len(row.fact_ids):
+                return None
+            if rest:
+                row.fact_ids = rest
+                row.save(update_fields=["fact_ids"])
+            else:
+                row.delete()
+            return row.turn_id
+
+    def _locked(self, user_id: uuid.UUID, thread: str) -> "PendingForgettingQuerySet":
+        return self.select_for_update().filter(user_id=user_id, thread=thread)
 
 
 class PendingForgetting(models.Model):

@@ -27,7 +27,7 @@ from memory.recall import query_embedding, search
 from memory.recall.types import MessageHit
 from memory.transcript.withholding import NO_FACTS, TouchedFacts
 from turns.tools import forget_tool
-from turns.tools.forget_tool import Asking, ForgetArguments, ForgetTool
+from turns.tools.forget_tool import ConfirmationContext, ForgetArguments, ForgetTool
 
 SAVE, UPDATE = "save_memory", "update_memory"
 MAX_SEARCH_LIMIT = 20
@@ -107,7 +107,7 @@ def make_tools(
     memory: UserMemory | None,
     *,
     by: str = "",
-    asking: Asking | None = None,
+    context: ConfirmationContext | None = None,
 ) -> list[FunctionTool]:
     """Return the four tools for one user; without `memory`, search uses words only.
 
@@ -143,7 +143,7 @@ def make_tools(
             forget_tool.NAME,
             forget_tool.DESCRIPTION,
             ForgetArguments,
-            ForgetTool(user_id, by, asking).call,
+            ForgetTool(user_id, by, context).call,
         ),
     ]
 

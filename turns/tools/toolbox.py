@@ -26,7 +26,7 @@ from memory import memory_settings
 from turns.preparation import routing
 from turns.preparation.options import TurnOptions
 from turns.tools import mcp_sessions, memory_tools, readonly_tools, task_tools
-from turns.tools.forget_tool import Asking
+from turns.tools.forget_tool import ConfirmationContext
 from turns.turn import TurnRequest
 
 
@@ -64,14 +64,21 @@ class Toolbox:
         if not agent.memory_tools or self.options.is_memory_off:
             return ()
         _, user_memory = memory_settings.resolve_for_agent(self.config, agent.name)
+        context = self._confirmation_context()
         return memory_tools.make_tools(
-            self.user_id, agent.name, user_memory, asking=self._asking()
+            self.user_id, agent.name, user_memory, context=context
         )
 
-    def _asking(self) -> Asking | None:
-        if self.request is None:
+    def _confirmation_context(self) -> ConfirmationContext | None:
+        request = self.request
+        if request is None:
             return None
-        return Asking(self.request.turn_id, self.options.thread, self.request.learns)
+        is_message = bool(request.messages) and request.messages[-1].role == "user"
+        return ConfirmationContext(
+            request.turn_id,
+            self.options.thread,
+            is_of_user=is_message and request.learns and request.origin == "chat",
+        )
 
     def _subagents(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.subagents:

@@ -90,26 +90,26 @@ def test_search_does_not_tell_a_forgotten_fact(client, fake, user, home, person)
 
 
 QUESTION = "Shall I forget Rua Augusta?"
+NOT_ASKED = "the user was not asked about this"
 
 
-def ask_to_forget(client, fake, user, **arguments) -> Any:
+def ask_to_forget(client, fake, user, text="Forget where I live!", **arguments) -> Any:
     """Let the agent ask; return what its tool answered."""
     fake.call_tool("forget_memory", arguments)
-    say(client, fake, user, "Forget where I live!", QUESTION)
+    say(client, fake, user, text, QUESTION)
     return tool_results(fake)[-1]
 
 
-def confirm(client, fake, user, text="Yes.", thread="a", **more) -> Any:
-    """Let the agent confirm; return what its tool answered."""
-    fake.call_tool("forget_memory", {"confirmed": True, **more})
+def confirm(client, fake, user, text="Yes.", thread="a", **wanted) -> Any:
+    """Let the agent repeat the call; return what its tool answered."""
+    fake.call_tool("forget_memory", {"confirmed": True, **wanted})
     say(client, fake, user, text, "Gone.", thread)
     return tool_results(fake)[-1]
 
 
 def tool_results(fake) -> list[Any]:
-    contents = [
-        m["content"] for m in fake.bodies[-1]["messages"] if m["role"] == "tool"
-    ]
+    messages = fake.bodies[-1]["messages"]
+    contents = [each["content"] for each in messages if each["role"] == "tool"]
     return [json.loads(each) if each.startswith("{") else each for each in contents]
 
 
@@ -122,7 +122,7 @@ def test_user_has_it_forgotten_by_the_agent(client, fake, user, home, wanted):
     assert told["would_forget"] == [{"id": home.public_id, "content": home.content}]
     home.refresh_from_db()
     assert home.status == "active"
-    done = confirm(client, fake, user, "Yes, Rua Augusta.")
+    done = confirm(client, fake, user, "Yes, Rua Augusta.", **wanted)
     assert done == {"forgotten": [home.public_id]}
     home.refresh_from_db()
     assert home.status == "deleted"
@@ -133,51 +133,101 @@ def test_user_has_it_forgotten_by_the_agent(client, fake, user, home, wanted):
     rows = StoredMessage.objects.filter(thread__user_id=home.user_id, is_withheld=True)
     asked, answered = ("Forget where I live!", QUESTION), ("Yes, Rua Augusta.", "Gone.")
     assert {row.text for row in rows} == {HOME, ECHO, *asked, *answered}
-    assert "has not answered" in confirm(client, fake, user)
+    assert confirm(client, fake, user, **wanted)["would_forget"] == []
+
+
+def test_short_answer_withholds_no_other_conversation(client, fake, user, home, person):
+    say(client, fake, user, "Yes.", "Then I book the violin lesson.", "b")
+    ask_to_forget(client, fake, user, id=home.public_id)
+    confirm(client, fake, user, id=home.public_id)
+    person.send("DELETE", address({"id": home.public_id}), purge="true")
+    asked = say(client, fake, user, "When?", "Soon.", "b")
+    assert ("assistant", "Then I book the violin lesson.") in conversation(asked)
 
 
 def test_agent_cannot_confirm_in_the_turn_in_which_it_asks(client, fake, user, home):
     fake.call_tool("forget_memory", {"id": home.public_id})
-    fake.call_tool("forget_memory", {"confirmed": True})
+    fake.call_tool("forget_memory", {"id": home.public_id, "confirmed": True})
     say(client, fake, user, "Hello", "Hi.")
-    assert "has not answered" in tool_results(fake)[-1]
+    assert NOT_ASKED in tool_results(fake)[-1]
     home.refresh_from_db()
     assert home.status == "active"
 
 
 def test_answer_counts_in_its_thread_and_for_its_time(client, fake, user, home):
-    ask_to_forget(client, fake, user, id=home.public_id)
-    assert "has not answered" in confirm(client, fake, user, thread="b")
+    wanted = {"id": home.public_id}
+    ask_to_forget(client, fake, user, **wanted)
+    assert NOT_ASKED in confirm(client, fake, user, thread="b", **wanted)
     pending = PendingForgetting.objects.filter(user_id=home.user_id)
     assert not PendingForgetting.objects.expired(timezone.now()) & pending
     pending.update(expires_at=timezone.now())
-    assert "has not answered" in confirm(client, fake, user)
+    assert NOT_ASKED in confirm(client, fake, user, **wanted)
     assert PendingForgetting.objects.expired(timezone.now()) & pending
     home.refresh_from_db()
     assert home.status == "active"
 
 
-def test_last_question_counts(client, fake, user, home, person):
+def test_answer_counts_for_what_was_asked(client, fake, user, home, person):
     other = person.save("Plays the cello")
     ask_to_forget(client, fake, user, id=home.public_id)
+    assert NOT_ASKED in confirm(client, fake, user, id=other["id"])
+    assert NOT_ASKED in confirm(client, fake, user, all=True)
     ask_to_forget(client, fake, user, id=other["id"])
-    assert confirm(client, fake, user) == {"forgotten": [other["id"]]}
+    assert NOT_ASKED in confirm(client, fake, user, id=home.public_id)
+    assert confirm(client, fake, user, id=other["id"]) == {"forgotten": [other["id"]]}
+    home.refresh_from_db()
+    assert home.status == "active"
+
+
+def test_facts_may_be_asked_about_one_by_one(client, fake, user, home, person):
+    other = person.save("Plays the cello")
+    for fact_id in (home.public_id, other["id"]):
+        fake.call_tool("forget_memory", {"id": fact_id})
+    say(client, fake, user, "Forget both!", "Both?")
+    for fact_id in (home.public_id, other["id"]):
+        fake.call_tool("forget_memory", {"id": fact_id, "confirmed": True})
+    say(client, fake, user, "Yes.", "Gone.")
+    assert person.contents() == []
+    assert not PendingForgetting.objects.filter(user_id=home.user_id).exists()
+
+
+def test_result_of_a_client_tool_is_no_answer(client, fake, user, home):
+    function = {"name": "look", "parameters": {"type": "object"}}
+    tools = [{"type": "function", "function": function}]
+    fake.call_tool("forget_memory", {"id": home.public_id})
+    fake.call_tool("look", {})
+    metadata = {"thread_id": "a"}
+    reply = ask(client, user, "Hello", tools=tools, metadata=metadata)
+    (call,) = reply.choices[0].message.tool_calls
+    fake.call_tool("forget_memory", {"id": home.public_id, "confirmed": True})
+    fake.reply("Gone.")
+    result = {"role": "tool", "tool_call_id": call.id, "content": "seen"}
+    ask(client, user, messages=[result], tools=tools, metadata=metadata)
+    assert "only a message of the user" in tool_results(fake)[-1]
     home.refresh_from_db()
     assert home.status == "active"
 
 
 @pytest.mark.parametrize(
-    "arguments", [{}, {"id": "x", "all": True}, {"query": "x", "confirmed": True}]
+    "arguments", [{}, {"id": "x", "all": True}, {"confirmed": True}]
 )
 def test_one_thing_is_forgotten_at_a_time(client, fake, user, home, arguments):
     answer = ask_to_forget(client, fake, user, **arguments)
-    assert "give one of id, query, all and confirmed" in answer
+    assert "give one of id, query and all" in answer
 
 
-def test_question_about_nothing_is_none(client, fake, user, home):
-    told = ask_to_forget(client, fake, user, query="violin")
-    assert told["would_forget"] == []
-    assert "has not answered" in confirm(client, fake, user)
+def test_forgotten_facts_are_not_offered_again(client, fake, user, home, person):
+    person.forget({"id": home.public_id})
+    assert "no such fact" in ask_to_forget(client, fake, user, id=home.public_id)
+    for wanted in ({"query": "Augusta"}, {"all": True}):
+        told = ask_to_forget(client, fake, user, **wanted)
+        assert told["would_forget"] == []
+
+
+def test_query_finds_superseded_facts(client, fake, user, home, person):
+    Fact.objects.filter(pk=home.pk).update(status="superseded")
+    told = ask_to_forget(client, fake, user, query="Augusta")
+    assert [each["id"] for each in told["would_forget"]] == [home.public_id]
 
 
 def test_too_many_facts_are_refused(client, fake, user, home, monkeypatch):
@@ -192,9 +242,9 @@ def test_subagent_may_forget_it(client, fake, user, home, configure):
         "    subagents: [assistant]\n"
     )
     configure(REMEMBERING.replace("agents:\n", boss))
-    for arguments in ({"id": home.public_id}, {"confirmed": True}):
+    for more in ({}, {"confirmed": True}):
         fake.call_tool("assistant", {"message": "Forget the address."})
-        fake.call_tool("forget_memory", arguments)
+        fake.call_tool("forget_memory", {"id": home.public_id, **more})
         fake.reply("Is that right?")
         fake.reply("Rua Augusta?")
         ask(client, user, "Augusta!", agent="boss", metadata={"thread_id": "a"})

@@ -284,7 +284,7 @@ def test_agent_updates_and_forgets_memory(client, fake, user):
     fake.call_tool("update_memory", {"id": city, "content": "The user lives in Faro"})
     fake.call_tool("forget_memory", {"id": pet})
     ask(client, user, "hello")
-    fake.call_tool("forget_memory", {"confirmed": True})
+    fake.call_tool("forget_memory", {"id": pet, "confirmed": True})
     ask(client, user, "Yes")
     facts, _ = fact_store.page_facts(identity.derive_user_id(user))
     assert [fact.content for fact in facts] == ["The user lives in Faro"]

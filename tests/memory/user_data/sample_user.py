@@ -76,7 +76,9 @@ def store_user_data(user_id: UserId, secret: str = "plums") -> None:
     PendingErasure.objects.create(
         user_id=user_id, confirmation_digest="", expires_at=AT
     )
-    PendingForgetting.objects.ask(user_id, thread.name, new_turn_id(), [], AT)
+    PendingForgetting.objects.store_question(
+        user_id, thread.name, new_turn_id(), [], AT
+    )
     search = tool_call("search", model_call(), arguments=secret, result=secret)
     store_turn(
         model_call(), search, user_id=user_id, user_message=secret, started_at=AT
