@@ -1,5 +1,6 @@
 """Clients of the studio: scripts, a browser, a viewer and an operator."""
 
+import importlib
 import re
 
 import httpx2
@@ -18,6 +19,12 @@ auth:
       - {username: vera, password: only-views-it}
 """
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def registered_tables() -> None:
+    """Register the tables, as the server does at its first page."""
+    importlib.import_module("coulisse_site.studio_urls")
 
 
 class Browser:

@@ -50,7 +50,7 @@ def count_queries(view, **kwargs):
 
 
 def views_of(model):
-    """Return the views of a table; the server has registered it."""
+    """Return the views of a table."""
     table = admin.site._registry[model]
     return view_factory.build_views(table, table.path)
 
