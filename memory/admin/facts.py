@@ -180,8 +180,8 @@ class FactAdmin(UserRowsAdmin):
     @action(
         "Forget",
         audit="memory.delete",
-        confirm="Prompts and searches no longer include it, nor the messages that tell "
-        "it. They and its history are kept.",
+        confirm="Prompts and searches no longer include it, nor the messages that "
+        "mention it. They and its history are kept.",
         is_dangerous=True,
         is_available=lambda fact: fact.status != FactStatus.DELETED,
     )
@@ -192,8 +192,8 @@ class FactAdmin(UserRowsAdmin):
     @action(
         "Purge",
         audit="memory.delete",
-        confirm="The fact, its history and the text of the messages that tell it, with "
-        "their replies, are deleted. This cannot be undone.",
+        confirm="The fact, its history and the text of the messages that mention it, "
+        "with their replies, are deleted. This cannot be undone.",
         is_dangerous=True,
         response=DeletedMemory,
     )

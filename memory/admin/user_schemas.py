@@ -119,7 +119,7 @@ class MessageFields(BaseModel):
         description="False on another branch than the thread's current one."
     )
     is_withheld: bool = Field(
-        description="Whether it tells a forgotten fact: no model receives it."
+        description="Whether it mentions a forgotten fact: no model receives it."
     )
 
 

@@ -341,7 +341,7 @@ def _save_facts(
 def _withhold_late(
     job: ExtractionTask, drafts: Sequence[FactDraft], saved: Sequence[SaveResult]
 ) -> None:
-    """Withhold messages that tell facts which were forgotten in the meantime."""
+    """Withhold messages that mention facts which were forgotten in the meantime."""
     past = {
         result.fact_id: draft.message_id
         for draft, result in zip(drafts, saved, strict=True)

@@ -1,7 +1,7 @@
-"""Forgetting of facts, with all that tells them.
+"""Forgetting of facts, with all that mentions them.
 
 A forgotten fact leaves prompts and searches, now and `as_of` any time, and so do the
-messages that tell it: those it was extracted from, copies of them, replies that used
+messages that mention it: those it was extracted from, copies of them, replies that used
 it, and messages with the same words. See docs/forgetting.md.
 """
 
@@ -48,20 +48,20 @@ def forget(
     """Forget a fact; return False if it was forgotten before.
 
     It and its history stay stored, to be restored; with `purge` they are deleted, and
-    the messages that tell it are emptied. Raises `FactUnknown`.
+    the messages that mention it are emptied. Raises `FactUnknown`.
     """
     fact = Fact.objects.get_known(user_id, fact_id)
-    telling = _find_messages(fact)
+    mentioning = _find_messages(fact)
     with transaction.atomic():
         withholding.lock_user(user_id)
         # Extraction may have linked further ones meanwhile.
-        telling |= _linked_messages(fact)
-        withheld = withholding.withhold(user_id, telling, purge=purge)
+        mentioning |= _linked_messages(fact)
+        withheld = withholding.withhold(user_id, mentioning, purge=purge)
         withholding.empty_summaries(_summaries_of(fact))
         with fact.stored() as now:
             deleted = {"status": FactStatus.DELETED.value}
             is_new = fact.change(deleted, "deleted", by=by, at=now, reason=reason)
-        FactMessage.objects.link((fact.id, message_id) for message_id in telling)
+        FactMessage.objects.link((fact.id, message_id) for message_id in mentioning)
         if purge:
             _purge(fact, withheld)
     return is_new
@@ -108,11 +108,11 @@ class _Wordings:
             {words for words in quotes if len(words) >= MIN_WORDS},
         )
 
-    def are_told_by(self, text: str) -> bool:
+    def are_in(self, text: str) -> bool:
         words = _words(text)
         return any(each <= words for each in (*self.contents, *self.quotes))
 
-    def are_used_by(self, text: str) -> bool:
+    def are_half_in(self, text: str) -> bool:
         """Return whether half the words of the fact are in a reply that knew it."""
         words = _words(text)
         return any(2 * len(each & words) >= len(each) for each in self.contents)
@@ -149,13 +149,13 @@ def _find_messages(fact: Fact) -> set[int]:
     for words in (*wordings.contents, *wordings.quotes):
         query = Query(" ".join(sorted(words)))
         hits = search.search_messages(user_id, query, limit=RETRIEVAL_DEPTH)
-        found |= {hit.id for hit in hits if wordings.are_told_by(hit.text)}
+        found |= {hit.id for hit in hits if wordings.are_in(hit.text)}
     knowing = Turn.objects.filter(user_id=user_id, recalled__contains=fact.public_id)
     replies = of_user.filter(role="assistant", turn_id__in=knowing.values("pk"))
     found |= {
         number
         for number, text in replies.values_list("pk", "text").iterator()
-        if wordings.are_used_by(text)
+        if wordings.are_half_in(text)
     }
     return found
 
@@ -164,19 +164,19 @@ def mentions_forgotten_fact(user_id: UserId, text: str) -> bool:
     """Return whether a text has all words of a fact that the user has forgotten."""
     facts = Fact.objects.filter(user_id=user_id, status=FactStatus.DELETED)
     found = facts.prefetch_related("changes").order_by("-updated_at")[:MAX_FORGOTTEN]
-    return any(_Wordings.of(fact).are_told_by(text) for fact in found)
+    return any(_Wordings.of(fact).are_in(text) for fact in found)
 
 
 def _summaries_of(fact: Fact) -> QuerySet[Summary]:
-    """Return the summaries that tell a fact, wherever they have it from."""
+    """Return the summaries that mention a fact, whatever messages they are of."""
     wordings = _Wordings.of(fact)
     rows = Summary.objects.filter(thread__user_id=fact.user_id)
-    told = [
+    mentioning = [
         number
         for number, text in rows.values_list("pk", "text")
-        if wordings.are_told_by(text)
+        if wordings.are_in(text)
     ]
-    return rows.filter(pk__in=told)
+    return rows.filter(pk__in=mentioning)
 
 
 def _purge(fact: Fact, emptied: Collection[int]) -> None:

@@ -53,7 +53,8 @@ class FactQuerySet(models.QuerySet["Fact"]):
         """Delete facts, their history and what search has of them."""
         for user_id in set(self.filter(pk__in=ids).values_list("user_id", flat=True)):
             with Owner.objects.locked(user_id):
-                own = self.filter(user_id=user_id, pk__in=ids)
+                # A fact may have been changed or pinned meanwhile.
+                own = self.expired(timezone.now()).filter(user_id=user_id, pk__in=ids)
                 Passage.objects.unindex(user_id, fact__in=own)
                 own.only("pk").delete()
 
@@ -389,13 +390,13 @@ class Fact(TrackedFact):
 
 class FactMessageQuerySet(models.QuerySet["FactMessage"]):
     def link(self, links: Iterable[tuple[uuid.UUID, int]]) -> None:
-        """Note that messages tell facts: pairs of a fact's and a message's id."""
+        """Store that messages mention facts: pairs of a fact's and a message's id."""
         rows = [FactMessage(fact_id=fact, message_id=number) for fact, number in links]
         self.bulk_create(rows, ignore_conflicts=True)
 
 
 class FactMessage(models.Model):
-    """A message that tells a fact: the facts of one message, and the reverse.
+    """Links a fact with a message that mentions it.
 
     A fact may be repeated in other words; `Fact.message` is the newest that changed it.
     """
@@ -413,7 +414,7 @@ class FactMessage(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"message {self.message_id} tells {self.fact_id}"
+        return f"message {self.message_id} mentions {self.fact_id}"
 
 
 ROWS = plain_sql.RowReader(Fact)

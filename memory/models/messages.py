@@ -134,7 +134,7 @@ class StoredMessageQuerySet(models.QuerySet["StoredMessage"]):
 
     def for_models(self) -> "StoredMessageQuerySet":
         """Return the messages that models may receive: of the current branch, and
-        without those that tell a forgotten fact."""
+        without those that mention a forgotten fact."""
         return self.filter(is_active=True, is_withheld=False)
 
     def find_reply(
@@ -285,7 +285,7 @@ def _read_hit(number: int, *columns: Any) -> MessageHit:
 
 
 class StoredMessage(models.Model):
-    """A message as it was sent. Never edited."""
+    """A message as it was sent. A purge alone edits it: it removes the content."""
 
     thread = models.ForeignKey(
         Thread,
@@ -315,7 +315,7 @@ class StoredMessage(models.Model):
     """Whether it is on the thread's current branch. The others are kept and shown, but
     no prompt contains them, and no facts are extracted from them."""
     is_withheld = models.BooleanField(db_default=False)
-    """Whether it tells a forgotten fact: only its user still sees it (`forgetting`)."""
+    """Whether it mentions a forgotten fact (`forgetting`): only its user sees it."""
     parent_position = models.BigIntegerField(null=True)
     """The message before it, where a branch begins; -1 if there is none. None: the
     position before its own."""

@@ -113,7 +113,7 @@ class Thread(models.Model):
     summarized_until = models.BigIntegerField(db_default=0)
     """Summaries cover the messages before this position."""
     revision = models.IntegerField(db_default=0)
-    """How often another branch became the current one."""
+    """How often its current messages changed other than by new ones."""
     title = models.CharField(
         max_length=MAX_TITLE_LENGTH, blank=True, default="", db_default=""
     )

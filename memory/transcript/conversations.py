@@ -13,6 +13,7 @@ from core import ids
 from core.ids import TurnId, UserId
 from core.messages import Message, Role
 from memory.models import StoredMessage, Thread
+from memory.models.threads import MAX_TITLE_LENGTH as MAX_TITLE_LENGTH
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage, visible_message
 from memory.transcript.turn_lookup import MAX_TURN_MESSAGES

@@ -20,11 +20,11 @@ from tasks.errors import KeyReused
 
 
 @dataclass(frozen=True, slots=True)
-class SaidMessage:
+class ImportedMessage:
     """A message and its time; None: now."""
 
     message: Message
-    said_at: datetime | None = None
+    created_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class ImportedTurns:
 
     thread: str
     agent: str
-    messages: Sequence[SaidMessage]
+    messages: Sequence[ImportedMessage]
     """Each turn is messages of the user, then replies."""
     key: str | None
     """A second import with the same key stores nothing."""
 
 
-def store(
+def store_turns(
     user_id: UserId,
     imported: ImportedTurns,
     settings: MemoryConfig,
@@ -68,12 +68,14 @@ def store(
                 list(_entries(turn, imported.agent, settings)),
                 extraction=extraction,
                 cap=settings.working_memory_cap,
-                said_at=turn[0].said_at,
+                said_at=turn[0].created_at,
             )
     return turn_ids, True
 
 
-def _split_turns(messages: Sequence[SaidMessage]) -> Iterator[Sequence[SaidMessage]]:
+def _split_turns(
+    messages: Sequence[ImportedMessage],
+) -> Iterator[Sequence[ImportedMessage]]:
     """Yield the turns: each begins with the first message of the user after a reply."""
     start = 0
     for number in range(1, len(messages)):
@@ -92,25 +94,25 @@ def _turn_id(user_id: UserId, imported: ImportedTurns, number: int) -> TurnId:
 
 
 def _check_same(
-    turns: Sequence[Sequence[SaidMessage]], stored: Sequence[VisibleTurn | None]
+    turns: Sequence[Sequence[ImportedMessage]], stored: Sequence[VisibleTurn | None]
 ) -> None:
     for given, found in zip(turns, stored, strict=True):
         if found is None:
             raise KeyReused
         messages = [*(message for _, message in found.input), *found.reply]
         texts = [(message.role, message.text) for message in messages]
-        if texts != [(said.message.role, said.message.text) for said in given]:
+        if texts != [(each.message.role, each.message.text) for each in given]:
             raise KeyReused
 
 
 def _entries(
-    turn: Sequence[SaidMessage], agent: str, settings: MemoryConfig
+    turn: Sequence[ImportedMessage], agent: str, settings: MemoryConfig
 ) -> Iterator[NewMessage]:
-    for said in turn:
-        is_reply = said.message.role == "assistant"
+    for each in turn:
+        is_reply = each.message.role == "assistant"
         yield NewMessage(
-            said.message,
+            each.message,
             agent=agent if is_reply else "",
-            finish_reason="stop" if said is turn[-1] else "",
-            importance=getattr(settings.importance, said.message.role),
+            finish_reason="stop" if each is turn[-1] else "",
+            importance=getattr(settings.importance, each.message.role),
         )

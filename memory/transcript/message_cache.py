@@ -1,7 +1,7 @@
 """The message cache: the newest messages of recently used threads.
 
-Messages are only appended, and a thread's row stores their count, and how often another
-branch became the current one. So cached messages are valid while the row has the same
+A thread's row stores the count of its messages, and how often they changed other than
+by new ones. So cached messages are valid while the row has the same
 numbers, regardless of which process wrote. If only the count is higher, only the new
 messages are read.
 """

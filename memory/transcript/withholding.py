@@ -1,4 +1,4 @@
-"""Withholding of messages that tell a forgotten fact.
+"""Withholding of messages that mention a forgotten fact.
 
 No prompt, search, summary or extraction contains them any more, whole exchanges at a
 time, so that what remains of the conversation is well formed. Their user still sees
@@ -31,7 +31,7 @@ from memory.models import (
 from memory.models.messages import HIGH_IMPORTANCE
 
 MAX_EXCHANGE_ROWS = 500
-"""Messages of one exchange before and after the one that tells the fact."""
+"""Messages of one exchange before and after the one that mentions the fact."""
 
 MessagePlace = tuple[int, int, str]
 """The id, position and role of a message."""

@@ -24,7 +24,7 @@ from memory.errors import ThreadUnknown
 from memory.extraction.extraction_tasks import ExtractionRequest
 from memory.transcript import conversations, imported_turns, thread_deletion
 from memory.transcript.conversations import Conversation, ConversationMessage
-from memory.transcript.imported_turns import ImportedTurns, SaidMessage
+from memory.transcript.imported_turns import ImportedMessage, ImportedTurns
 from turns import idempotency
 from turns.preparation import options, routing
 from turns.preparation.options import DEFAULT_THREAD
@@ -120,13 +120,13 @@ async def add_messages(
         options.read_options({"thread_id": thread_id}).thread,
         body.agent,
         [
-            SaidMessage(Message(each.role, each.content), each.created_at)
+            ImportedMessage(Message(each.role, each.content), each.created_at)
             for each in body.messages
         ],
         idempotency.read_key(request),
     )
     turn_ids, is_new = await database_executor.run_to_end(
-        imported_turns.store,
+        imported_turns.store_turns,
         user_id,
         imported,
         memory.settings,

@@ -15,8 +15,8 @@ from api_base.field_types import (
 )
 from api_base.pagination import ListPage
 from core.messages import Role
+from memory.transcript.conversations import MAX_TITLE_LENGTH
 
-MAX_TITLE_LENGTH = 200
 MAX_MESSAGES = 200
 """Messages of one request that adds turns."""
 

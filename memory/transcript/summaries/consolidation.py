@@ -46,7 +46,7 @@ def consolidate(
     """Summarise old conversations if it is time, and return the run.
 
     Returns None if memory is off, or if the last run was recent and `force` is not set;
-    summaries that told a forgotten fact are written again in any case.
+    summaries that mentioned a forgotten fact are written again in any case.
     A dry run calls no model and writes no row; the returned run is not stored and
     counts what a real run would process. Of concurrent callers, one runs. `user_id`
     limits the run to that user's conversations.
@@ -71,7 +71,7 @@ def consolidate(
 def _rewrite_empty_summaries(
     model: ExtractionModel | None, user_id: UserId | None
 ) -> None:
-    """Write summaries again that were emptied because they told a forgotten fact."""
+    """Write summaries again that were emptied to forget a fact."""
     if model is None:
         return
     failures = 0
