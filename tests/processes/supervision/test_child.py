@@ -38,11 +38,19 @@ async def until_state(child: Child, state: str) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_waiting_child_records_its_exit() -> None:
-    child = start("raise SystemExit(3)", max_backoff_seconds=BACKOFF_SECONDS)
+async def test_waiting_child_records_its_exit(tmp_path: Path) -> None:
+    may_end = tmp_path / "may end"
+    script = f"""
+import pathlib, time
+while not pathlib.Path({str(may_end)!r}).exists():
+    time.sleep(0.01)
+raise SystemExit(3)
+"""
+    child = start(script, max_backoff_seconds=BACKOFF_SECONDS)
     before = time.time()
     await until_state(child, "running")
     assert child.record.pid is not None
+    may_end.touch()
     await until_state(child, "waiting")
     await asyncio.sleep(0.01)
     while child.record.restarts == 0:  # noqa: ASYNC110
