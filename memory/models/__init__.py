@@ -3,7 +3,8 @@
 from memory.models.completions import StoredCompletion
 from memory.models.fact_changes import FactChange
 from memory.models.fact_choices import FactCategory, FactSource, FactStatus
-from memory.models.facts import Fact, FactMessage
+from memory.models.fact_messages import FactMessage
+from memory.models.facts import Fact
 from memory.models.messages import StoredMessage
 from memory.models.owners import Owner, PendingErasure
 from memory.models.passages import Passage

@@ -391,8 +391,11 @@ def test_no_large_field_is_kept(server, fake, user, api):
 @pytest.mark.parametrize("query", ["stream=maybe", "starting_after=-1", "x=1"])
 def test_bad_queries_of_a_response_are_refused(http, user, server, fake, query):
     created = respond(server, body(user))
-    url = f"/v1/responses/{created['id']}?{query}&include[]=reasoning"
-    error(http.get(url, headers={"X-Coulisse-User": user}), 400)
+    headers = {"X-Coulisse-User": user}
+    url = f"/v1/responses/{created['id']}?include[]=reasoning.encrypted_content"
+    assert http.get(url, headers=headers).status_code == 200
+    refusal = error(http.get(f"{url}&{query}", headers=headers), 400)
+    assert refusal["param"] == query.partition("=")[0]
 
 
 def test_foreground_response_cannot_be_cancelled(client, fake, user):
