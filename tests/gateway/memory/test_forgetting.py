@@ -7,8 +7,13 @@ import pytest
 from django.utils import timezone
 
 from access.users import identity
-from memory.facts import fact_selection
+from core.ids import new_turn_id
+from core.messages import Message
+from memory.facts import fact_selection, forgetting
 from memory.models import Fact, FactMessage, PendingForgetting, StoredMessage
+from memory.transcript import message_store
+from memory.transcript.message_rows import NewMessage
+from memory.transcript.withholding import TouchedFacts
 from tasks.models import Task
 from telemetry.models import ToolCall
 from tests.conftest import CONFIG
@@ -346,3 +351,30 @@ def test_invalid_purge_is_refused(home, person):
     assert refused["param"] == "purge"
     home.refresh_from_db()
     assert home.status == "active"
+
+
+def test_short_source_withholds_no_other_conversation(client, fake, user, person):
+    say(client, fake, user, "Yes.", "Then I book the violin lesson.", "b")
+    fake.call_tool("save_memory", {"content": "Likes tea"})
+    say(client, fake, user, "Yes.", "Saved.")
+    (saved,) = person.get()["data"]
+    person.forget(saved)
+    asked = say(client, fake, user, "When?", "Soon.", "b")
+    assert ("assistant", "Then I book the violin lesson.") in conversation(asked)
+
+
+def test_turn_with_a_fact_that_was_forgotten_meanwhile_is_withheld(home, person):
+    person.forget({"id": home.public_id})
+    entries = [NewMessage(Message("user", "I told you."))]
+    facts = TouchedFacts(saved=[home.pk])
+    turn_id = new_turn_id()
+    message_store.append_turn(home.user_id, "a", turn_id, entries, facts=facts)
+    assert StoredMessage.objects.get(turn_id=turn_id).is_withheld
+
+
+def test_texts_that_mention_a_forgotten_fact_are_found(home, person):
+    text = "The user lives at 5 Rua Augusta, and plays the cello."
+    assert not forgetting.mentions_forgotten_fact(home.user_id, text)
+    person.forget({"id": home.public_id})
+    assert forgetting.mentions_forgotten_fact(home.user_id, text)
+    assert not forgetting.mentions_forgotten_fact(home.user_id, "Plays the cello.")
