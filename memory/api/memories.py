@@ -10,6 +10,7 @@ from api_base import pagination
 from api_base.json_responses import json_response
 from core.errors import Invalid
 from core.ids import UserId
+from core.text.injection import injection_filter
 from database import database_executor
 from memory.api import serializers
 from memory.api.schemas import (
@@ -27,7 +28,6 @@ from memory.api.schemas import (
     SavedMemory,
     SearchResultList,
 )
-from memory.extraction.injection import injection_filter
 from memory.facts import fact_store, forgetting, public_ids
 from memory.recall import query_preparation, search
 

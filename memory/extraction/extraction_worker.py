@@ -15,6 +15,7 @@ from django.db import InterfaceError, OperationalError
 from config import live
 from core.errors import CoulisseError, Unavailable
 from core.ids import pseudonym
+from core.text.injection import injection_filter
 from memory import memory_settings
 from memory.extraction import (
     date_parsing,
@@ -25,7 +26,6 @@ from memory.extraction import (
 )
 from memory.extraction.extraction_tasks import ExtractionTask
 from memory.extraction.fact_parser import ParsedFacts
-from memory.extraction.injection import injection_filter
 from memory.extraction.prompts import DIALOGUE_ROLES, ExtractionInput, PromptMessage
 from memory.facts import fact_store, forgetting
 from memory.facts.types import FactDraft, SaveResult

@@ -13,10 +13,10 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from core.text import lenient_json
+from core.text.injection import injection_filter
 from core.text.sanitization import shorten_middle
 from memory.errors import FactInvalid
 from memory.extraction import date_parsing, quote_check
-from memory.extraction.injection import injection_filter
 from memory.extraction.prompts import (
     CATEGORIES,
     MAX_TURN_CHARS,

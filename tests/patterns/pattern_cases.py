@@ -13,11 +13,11 @@ from config.loading import placeholders
 from config.validation import suggestions
 from core.runtime.request_ids import ACCEPTED_ID
 from core.text import lenient_json, time_parsing
+from core.text.injection import injection_filter
 from core.validation import tool_names
 from judges.scoring import verdict_parser
 from mcp_bridge.tools import result_conversion
 from memory.extraction import quote_check
-from memory.extraction.injection import injection_filter
 from memory.facts.text_comparison import sentence_parser
 from memory.recall.index import tokenizer
 from providers.embeddings import hash_embedder
@@ -205,21 +205,19 @@ PROVEN = {
     "memory.recall.index.tokenizer._is_word": case(
         tokenizer._character_bigrams, "中", "ア"
     ),
-    "memory.extraction.injection.deobfuscation.GAP": case(
-        "all", " ", "\x01", "   a", "a"
-    ),
-    "memory.extraction.injection.deobfuscation.SPACED": case(
+    "core.text.injection.deobfuscation.GAP": case("all", " ", "\x01", "   a", "a"),
+    "core.text.injection.deobfuscation.SPACED": case(
         "all", *WORDS, "a ", "a  ", "a b c ", "a b c de ", ("", "a ", "bc"), "a...."
     ),
-    "memory.extraction.injection.deobfuscation.BETWEEN": case("all", *WORDS, "a "),
-    "memory.extraction.injection.deobfuscation.ZERO_WIDTH": case("all", "a", "\u200b"),
-    "memory.extraction.injection.deobfuscation.WORD": case("all", *WORDS, "a1"),
+    "core.text.injection.deobfuscation.BETWEEN": case("all", *WORDS, "a "),
+    "core.text.injection.deobfuscation.ZERO_WIDTH": case("all", "a", "\u200b"),
+    "core.text.injection.deobfuscation.WORD": case("all", *WORDS, "a1"),
     "memory.recall.index.tokenizer.SUBJECT_PATTERN": case(
         "match", " ", "the ", ("the", " ", ""), ("user", " ", "")
     ),
     "memory.extraction.quote_check.UNSPACED": case("search", *WORDS),
-    "memory.extraction.injection.injection_filter.INVISIBLE": case("search", *WORDS),
-    "memory.extraction.injection.injection_filter.SENTENCE_END": case(
+    "core.text.injection.injection_filter.INVISIBLE": case("search", *WORDS),
+    "core.text.injection.injection_filter.SENTENCE_END": case(
         injection_filter.SENTENCE_END.split, ". ", ".", "。", "\n"
     ),
     "memory.facts.text_comparison.sentence_parser.HAS_UNSPACED": case("search", *WORDS),

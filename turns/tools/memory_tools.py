@@ -16,10 +16,10 @@ from pydantic import Field, Strict, WithJsonSchema
 from agents.function_tools import FunctionTool, ToolArguments, json_tool
 from core.errors import Invalid
 from core.ids import UserId
+from core.text.injection import injection_filter
 from core.trace import Call, TracedToolCall
 from database import database_executor
 from memory.config import UserState
-from memory.extraction.injection import injection_filter
 from memory.facts import fact_store, public_ids
 from memory.facts.types import MAX_CONTENT_LENGTH, Category, FactDraft
 from memory.memory_settings import UserMemory

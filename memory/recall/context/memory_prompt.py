@@ -7,7 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
 from core import token_estimates
-from memory.extraction.injection import injection_filter
+from core.text.injection import injection_filter
 from memory.models import Fact
 from memory.recall.types import MessageHit
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import orjson
 
 from core.messages import Message
+from core.text.injection import injection_filter
 from core.text.sanitization import shorten_middle
-from memory.extraction.injection import injection_filter
 from memory.extraction.prompts import PromptMessage
 
 MAX_MESSAGE_CHARS = 6_000

@@ -13,8 +13,8 @@ from functools import partial
 
 import re2
 
-from memory.extraction.injection import deobfuscation
-from memory.extraction.injection import instruction_patterns as patterns
+from core.text.injection import deobfuscation
+from core.text.injection import instruction_patterns as patterns
 
 INVISIBLE = re.compile("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069]")
 """Invisible characters, and characters that change the direction of text."""
@@ -39,9 +39,20 @@ def find_injection(content: str, quote: str) -> str:
         _find_instruction, _iter_readings(content)
     ) or _find_hidden_instruction(content):
         return f"looks like an instruction: '{found.strip()[:80]}'"
-    if found := _find_override(quote):
+    if found := find_override(quote):
         return f"quotes text that looks like an instruction: '{found.strip()[:80]}'"
     return ""
+
+
+def find_override(text: str) -> str:
+    """Return the part of a text that overrides the assistant's instructions, or "".
+
+    Checks the first `deobfuscation.MAX_LENGTH` characters.
+    """
+    texts = map(_normalize, deobfuscation.possible_readings(text))
+    return _first_match(
+        partial(_match_text, patterns.OVERRIDES), texts
+    ) or _find_hidden_instruction(text)
 
 
 def remove_instructions(text: str) -> str:
@@ -92,14 +103,6 @@ def _find_format_request(text: str) -> str:
     form = found["form"]
     is_harmless = form is not None and patterns.HARMLESS_FORM.fullmatch(form)
     return "" if is_harmless else found.group()
-
-
-def _find_override(text: str) -> str:
-    """Return the part of a text that overrides the assistant's instructions, or ""."""
-    texts = map(_normalize, deobfuscation.possible_readings(text))
-    return _first_match(
-        partial(_match_text, patterns.OVERRIDES), texts
-    ) or _find_hidden_instruction(text)
 
 
 def _find_hidden_instruction(text: str) -> str:

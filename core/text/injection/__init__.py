@@ -1,0 +1,1 @@
+"""Detection of prompt injection in texts, including obfuscated text."""

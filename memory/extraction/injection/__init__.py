@@ -1,1 +1,0 @@
-"""Detection of prompt injection in facts, including obfuscated text."""
