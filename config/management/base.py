@@ -1,5 +1,7 @@
 """The base class of Coulisse's commands."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from core.errors import CoulisseError
 
 INTERRUPTED = 130
 """The conventional exit code after ^C."""
+BROKEN_PIPE = 141
+"""The conventional exit code after a closed output pipe, as with `| head`."""
 
 
 class ConfigCommand(BaseCommand):
@@ -24,7 +28,13 @@ class ConfigCommand(BaseCommand):
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
-            return super().execute(*args, **options)
+            output = super().execute(*args, **options)
+            sys.stdout.flush()
+            return output
+        except BrokenPipeError:
+            # Python flushes again at exit and would report the closed pipe.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(BROKEN_PIPE) from None
         except CoulisseError as exc:
             raise CommandError(str(exc)) from exc
         except KeyboardInterrupt as exc:
@@ -42,6 +52,11 @@ class ConfigCommand(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         config_option.add_option(parser)
+
+    def write_note(self, text: str) -> None:
+        """Write a note to stderr, separate from the requested output."""
+        # Without the red style of errors.
+        self.stderr.write(text, str)
 
     def config_path(self, options: dict[str, Any]) -> Path:
         """Return the path from `-c`, or the one in the settings."""
