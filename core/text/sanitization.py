@@ -1,5 +1,9 @@
 """Make invisible characters of external text visible."""
 
+from unicodedata import category
+
+HARMLESS = "\n\t\u200c\u200d"
+"""Unprintable characters that a terminal may receive: lines, tabs, joiners."""
 MAX_QUOTED = 100
 """Characters of external text that a message quotes."""
 
@@ -11,6 +15,19 @@ def escape_invisible(text: str) -> str:
     """
     # Nearly all texts need no change, and this check is fast.
     return text if text.isprintable() else "".join(map(_escape_character, text))
+
+
+def escape_for_terminal(text: str) -> str:
+    """Return a text of several lines, or a part of one, that cannot control a terminal.
+
+    Lines, tabs, spaces of all kinds and the joiners of Persian, Hindi and emoji stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each in HARMLESS or category(each) == "Zs" else _escape_character(each)
+        for each in text.replace("\r", "")
+    )
 
 
 def escape_and_truncate(text: str, max_length: int = MAX_QUOTED) -> str:
