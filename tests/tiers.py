@@ -14,6 +14,7 @@ SLOW = (
     "tests/processes/sidecars/test_sidecar_manager.py",
     "tests/processes/supervision/test_supervisor.py",
     "tests/processes/test_deployment.py",
+    "tests/processes/test_terminal_chat.py::test_chat_at_a_terminal",
     "tests/smoke/test_smoke_command.py::test_program_exits_with_130",
     "tests/studio/openapi/test_openapi_document.py::test_generated_client_works",
     "tests/turns/structured_output/test_schema_worker_pool.py",

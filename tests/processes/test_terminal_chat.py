@@ -1,0 +1,325 @@
+"""`manage.py chat` talks to the running server."""
+
+import io
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+from django.conf import settings
+from django.core.management import CommandError, call_command
+
+from core.text.sanitization import escape_for_terminal
+from processes.terminal_chat import chat_api, line_input
+from testing.scripted_provider import FakeProvider
+from tests.conftest import CONFIG, TIMEOUT_SECONDS
+
+pytestmark = pytest.mark.database
+
+Chat = Callable[..., tuple[str, str]]
+PROMPT = "0m>"
+"""The prompt, after the code that resets colors."""
+
+
+@pytest.fixture
+def chat(server: str, monkeypatch) -> Chat:
+    """Return a function that pipes lines into a chat, and returns its output."""
+
+    def chat(
+        *lines: str, agent: str | None = "assistant", **options: str
+    ) -> tuple[str, str]:
+        data = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+        out, err = io.StringIO(), io.StringIO()
+        try:
+            call_command(
+                "chat",
+                *filter(None, [agent]),
+                url=server,
+                stdout=out,
+                stderr=err,
+                **options,
+            )
+        except CommandError as exc:
+            err.write(f"{exc}\n")
+        return out.getvalue(), err.getvalue()
+
+    return chat
+
+
+def test_each_piped_line_gets_a_reply(chat: Chat, fake: FakeProvider, user: str):
+    fake.reply("Hello", " there")
+    fake.reply("Two")
+
+    out, err = chat("Hi", "", "and now?", user=user)
+
+    assert (out, err) == ("Hello there\nTwo\n", "")
+    texts = [each["content"] for each in fake.requests[1].body["messages"]]
+    assert texts[1:] == ["Hi", "Hello there", "and now?"]
+
+
+def test_first_agent_answers_by_default(server: str, chat: Chat, fake: FakeProvider):
+    fake.reply("ok")
+
+    out, _ = chat("Hi", agent=None)
+
+    assert out == "ok\n"
+    assert "test assistant" in str(fake.requests[0].body["messages"])
+
+
+def test_unknown_agent_is_named_with_a_suggestion(chat: Chat):
+    _, err = chat("Hi", agent="asistant")
+
+    assert "'asistant'" in err
+    assert "did you mean 'assistant'?" in err
+
+
+def test_guest_is_known_in_one_thread_only(chat: Chat, fake: FakeProvider):
+    for _ in range(3):
+        fake.reply("ok")
+
+    _, err = chat("one", "/new", "two", "/thread", thread="local-000000000001")
+    chat("three", thread="local-000000000001")
+
+    second, third = (str(each.body["messages"]) for each in fake.requests[1:])
+    assert "one" not in second
+    assert "one" in third
+    assert re.search(r"thread local-[0-9a-f]{12}\n", err)
+
+
+def test_threads_of_a_user_are_listed(chat: Chat, fake: FakeProvider, user: str):
+    fake.reply("ok")
+
+    out, _ = chat("Hi", "/thread", user=user, thread="trip to Oslo")
+
+    assert out == "ok\ntrip to Oslo\n"
+
+
+def test_memories_are_listed_and_forgotten(server: str, chat: Chat, user: str):
+    for content in ("Likes plums", "Red\x1b[31m text"):
+        httpx2.post(
+            f"{server}/v1/memories",
+            json={"content": content, "safety_identifier": user},
+        ).raise_for_status()
+
+    out, err = chat("/memories", "/forget 2", "/memories", "/forget 9", user=user)
+
+    assert out == (
+        "  1  Red [31m text  (general)\n"
+        "  2  Likes plums  (general)\n"
+        "  1  Red [31m text  (general)\n"
+    )
+    assert err == (
+        "forgotten\nname one of the last list: /memories, then /forget 2\n"
+        "lines that were not answered: 1\n"
+    )
+
+
+def test_incognito_sends_the_conversation_itself(
+    chat: Chat, fake: FakeProvider, user: str
+):
+    for _ in range(3):
+        fake.reply("ok")
+
+    chat("/incognito", "one", "two", "/incognito", "three", user=user)
+
+    second, third = (str(each.body["messages"]) for each in fake.requests[1:])
+    assert "one" in second
+    assert "one" not in third
+
+
+def test_tool_calls_are_shown_if_the_server_shows_them(
+    chat: Chat, configure, fake: FakeProvider, user: str
+):
+    _, err = chat("/tools", user=user)
+    assert "does not show turns" in err
+
+    configure(
+        f"{CONFIG}\ntelemetry: {{sqlite: {{show_to_users: true}}}}\n".replace(
+            "    preamble: You are a test assistant.\n",
+            "    preamble: You are a test assistant.\n    subagents: [tuned]\n",
+            1,
+        )
+    )
+    fake.call_tool("tuned", {"message": "sum"})
+    fake.reply("42")
+    fake.reply("It is 42.")
+    out, err = chat("/tools", "Ask", user=user)
+
+    assert out == "It is 42.\n"
+    assert err.startswith('tool calls on\n  tuned({"message"')
+    assert "→ 42" in err
+
+
+def test_errors_of_the_server_are_shown(chat: Chat, fake: FakeProvider, user: str):
+    fake.fail(400, message="this model cannot")
+    fake.reply("ok")
+
+    out, err = chat("Hi", "again", "/nonsense", user=user, thread="x" * 600)
+
+    assert out.count("ok") == 0
+    assert "'metadata.thread_id': String should have at most 512" in err
+    assert "there is no command '/nonsense'" in err
+    assert "lines that were not answered: 3" in err
+
+
+def test_replies_cannot_control_the_terminal(chat: Chat, fake: FakeProvider, user: str):
+    fake.reply("a\x1b[2J\nb\r\u202e", "\x1b]0;title\x07é\u00a0!")
+
+    out, _ = chat("Hi", user=user)
+
+    assert out == "a\\x1b[2J\nb\\u202e\\x1b]0;title\\x07é\u00a0!\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\tb\nc", "a\tb\nc"),
+        ("क्\u200dष 👩\u200d💻 \u200c\u00a0", "क्\u200dष 👩\u200d💻 \u200c\u00a0"),
+        ("\x1b[31m\x9b\x08\u2028\ud800", r"\x1b[31m\x9b\x08\u2028\ud800"),
+    ],
+)
+def test_terminal_text_keeps_lines_and_joiners(text: str, shown: str):
+    assert escape_for_terminal(text) == shown
+
+
+def test_long_lines_and_other_encodings_are_safe(
+    chat: Chat, fake: FakeProvider, user: str, monkeypatch
+):
+    fake.reply("ok")
+    monkeypatch.setattr(line_input, "MAX_LINE_BYTES", 10)
+
+    out, err = chat("gr\udcfc\udcdf", "x" * 11, "never sent", user=user)
+
+    assert out == "ok\n"
+    assert "a line of stdin has more than 10 bytes" in err
+    assert len(fake.requests) == 1
+
+
+def test_endless_response_is_refused(
+    chat: Chat, fake: FakeProvider, user: str, monkeypatch
+):
+    fake.reply("x" * 9000)
+    monkeypatch.setattr(chat_api, "MAX_RESPONSE_BYTES", 4000)
+
+    _, err = chat("Hi", user=user)
+
+    assert "the response has more than 4000 bytes" in err
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://127.0.0.1:9", "cannot reach http://127.0.0.1:9 .*manage.py start"),
+        ("ftp://localhost", "--url must be an address"),
+        ("http://localhost:port", "--url is not an address"),
+    ],
+)
+def test_unreachable_server_is_reported(url: str, message: str):
+    with pytest.raises(CommandError, match=message):
+        call_command("chat", url=url)
+
+
+def test_server_must_run(tmp_path: Path, settings):
+    settings.COULISSE_STATE_DIR = tmp_path
+
+    with pytest.raises(CommandError, match="start the server with"):
+        call_command("chat")
+
+
+def test_missing_token_is_named(chat: Chat, configure, user: str):
+    configure(f"{CONFIG}\nauth: {{proxy: {{tokens: {{}}}}}}\n")
+
+    _, err = chat("Hi", user=user)
+
+    assert "--token" in err
+    assert "status 401" in err
+
+
+def test_token_decides_who_the_user_is(
+    chat: Chat, configure, fake: FakeProvider, user: str
+):
+    configure(f"{CONFIG}\nauth: {{proxy: {{tokens: {{}}}}}}\n")
+    key = io.StringIO()
+    call_command("token", "create", "chat", "--principal", user, stdout=key)
+    fake.reply("ok")
+
+    out, err = chat("Hi", token=key.getvalue().split()[-1])
+
+    assert (out, err) == ("ok\n", "")
+
+
+class Terminal:
+    """A chat at a terminal of its own."""
+
+    def __init__(self, url: str, *words: str) -> None:
+        self._main, inner = pty.openpty()
+        self.output = ""
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                settings.BASE_DIR / "manage.py",
+                "chat",
+                "--url",
+                url,
+                *words,
+            ],
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            start_new_session=True,
+            env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"},
+        )
+        os.close(inner)
+
+    def expect(self, text: str) -> None:
+        """Read until a text appears; forget what was before it."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while text not in self.output:
+            assert time.monotonic() < deadline, self.output
+            if select.select([self._main], [], [], 1)[0]:
+                self.output += os.read(self._main, 65536).decode(errors="replace")
+        self.output = self.output.split(text, 1)[1]
+
+    def type(self, text: str) -> None:
+        os.write(self._main, text.encode())
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._main)
+
+
+def test_chat_at_a_terminal(server: str, fake: FakeProvider, user: str):
+    fake.reply("Hello", "!")
+    fake.reply("slow ", "reply", hang="mid_stream")
+    fake.reply("Third")
+    terminal = Terminal(server, "--user", user)
+    try:
+        terminal.expect("/help lists the commands")
+        terminal.expect(PROMPT)
+        terminal.type("Hi\r")
+        terminal.expect("Hello!")
+        terminal.expect(PROMPT)
+        terminal.type("more\r")
+        terminal.expect("slow ")
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.expect("cancelled")
+        terminal.expect(PROMPT)
+        terminal.type("unfinished\x03")
+        terminal.expect(PROMPT)
+        terminal.type("again\r")
+        terminal.expect("Third")
+        terminal.expect(PROMPT)
+        terminal.type("\x04")
+        assert terminal.process.wait(TIMEOUT_SECONDS) == 0
+    finally:
+        terminal.close()
