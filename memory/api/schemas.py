@@ -32,6 +32,7 @@ from memory.facts.types import (
     Category,
     FactDraft,
     Outcome,
+    SearchedCategory,
     Source,
     Status,
 )
@@ -92,7 +93,7 @@ class MemorySearchQuery(CallerQuery):
     q: SearchText
     limit: PageLimit = 10
     in_: SearchScope = Field(default="facts", alias="in")
-    category: Category | None = None
+    category: SearchedCategory | None = None
     fusion: Fusion | None = None
     explain: bool = False
 
@@ -107,7 +108,7 @@ class MemorySearchBody(CallerBody):
     query: SearchText
     limit: PageLimit = 10
     in_: SearchScope = Field(default="facts", alias="in")
-    category: Category | None = None
+    category: SearchedCategory | None = None
     fusion: Fusion | None = Field(
         default=None,
         description="How the retrievers' results are merged. Unset: as configured.",

@@ -16,6 +16,8 @@ from memory.recall.types import Embedded, Query
 
 MAX_FORGOTTEN = 200
 """Forgotten facts that drafts are compared with, the last ones."""
+MAX_RULES = 200
+"""Rules that a new one is compared with, the newest."""
 MAX_NEIGHBOURS = 5
 """Candidates per draft by vectors, and as many by words."""
 
@@ -92,13 +94,21 @@ def load_candidates(
     Candidates have a vector at least as similar as `threshold`, or share words: many
     texts of the same meaning have less similar vectors. Neither decides about a match.
     """
+    rules = _rule_ids(user_id) if any(draft.is_rule for draft in drafts) else []
     near = [
-        _near_ids(user_id, draft, vector, threshold)
+        rules if draft.is_rule else _near_ids(user_id, draft, vector, threshold)
         for draft, vector in zip(drafts, embedded, strict=True)
     ]
     return CandidateFacts(
         near, _load_active(user_id, drafts, near), _load_retired(user_id, drafts)
     )
+
+
+def _rule_ids(user_id: UserId) -> list[uuid.UUID]:
+    """Return all rules: they are few, and not searched."""
+    facts = Fact.objects.filter(user_id=user_id, status=FactStatus.ACTIVE)
+    rules = facts.filter(category="rule").newest_first()
+    return list(rules.values_list("id", flat=True)[:MAX_RULES])
 
 
 def _near_ids(

@@ -8,8 +8,9 @@ from typing import Any
 
 from core.validation import storable_values
 from memory.errors import FactInvalid
-from memory.facts.types import FactDraft
+from memory.facts.types import MAX_RULE_KEY_LENGTH, MAX_RULE_LENGTH, FactDraft
 
+NO_WORD = re.compile(r"[\W_]+")
 CONTROL_CHARACTERS = re.compile("[\x01-\x1f\x7f-\x9f]")
 
 
@@ -19,10 +20,12 @@ def clean_draft(draft: FactDraft) -> FactDraft:
     Raises `FactInvalid`, which names the field.
     """
     check_interval(draft.valid_from, draft.valid_to, draft.expires_at)
+    content = _clean_content(draft.content)
+    check_length(draft.category, content)
     return replace(
         draft,
-        content=_clean_content(draft.content),
-        key=clean_key(draft.key),
+        content=content,
+        key=clean_rule_key(draft.key) if draft.is_rule else clean_key(draft.key),
         agent=clean_text(draft.agent)[:255],
         quote=clean_text(draft.quote),
         review_reason=clean_text(draft.review_reason),
@@ -55,6 +58,22 @@ def _clean_content(content: str) -> str:
 def clean_key(key: str | None) -> str | None:
     """Return the key, or None for an empty one."""
     return clean_text(key or "") or None
+
+
+def clean_rule_key(key: str | None) -> str | None:
+    """Return the key of a rule: words in lower case, so that the same ones match."""
+    words = NO_WORD.sub("_", clean_text(key or "").casefold())
+    return words[:MAX_RULE_KEY_LENGTH].strip("_") or None
+
+
+def check_length(category: str, content: str) -> None:
+    """Raise `FactInvalid` if a rule is too long."""
+    if category == "rule" and len(content) > MAX_RULE_LENGTH:
+        raise FactInvalid(
+            f"a rule has at most {MAX_RULE_LENGTH} characters: shorten 'content', "
+            "or save several rules",
+            param="content",
+        )
 
 
 def check_interval(

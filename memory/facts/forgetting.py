@@ -103,8 +103,10 @@ class _Wordings:
     def of(cls, fact: Fact) -> "_Wordings":
         contents = set(map(_words, _all_values(fact, "content")))
         quotes = set(map(_words, _all_values(fact, "quote")))
+        # Few words of a rule ("no emojis") are in messages that do not state it.
+        least = MIN_WORDS if fact.is_rule else 1
         return cls(
-            {words for words in contents if words},
+            {words for words in contents if len(words) >= least},
             {words for words in quotes if len(words) >= MIN_WORDS},
         )
 
@@ -150,6 +152,8 @@ def _find_messages(fact: Fact) -> set[int]:
         query = Query(" ".join(sorted(words)))
         hits = search.search_messages(user_id, query, limit=RETRIEVAL_DEPTH)
         found |= {hit.id for hit in hits if wordings.are_in(hit.text)}
+    if fact.is_rule:
+        return found  # Replies follow a rule, and do not tell it.
     knowing = Turn.objects.filter(user_id=user_id, recalled__contains=fact.public_id)
     replies = of_user.filter(role="assistant", turn_id__in=knowing.values("pk"))
     found |= {

@@ -35,11 +35,12 @@ class FactReconciler:
         self, draft: FactDraft, number: int, text: EmbeddingResult
     ) -> SaveResult:
         """Reconcile a draft, which must have a `said_at`, and record the result."""
-        candidates = self._candidates.near(number)
+        near = self._candidates.near(number)
+        candidates = [fact for fact in near if fact.is_rule == draft.is_rule]
         if draft.review_reason:
             return self._flag_for_review(draft, draft.review_reason, candidates)
         saved = self._apply_rules(draft, candidates, text)
-        ended = self._candidates.by_id(draft.supersedes)
+        ended = self._find_superseded(draft)
         if ended is None or ended.id == saved.fact_id:
             return saved
         # The draft repeats a stored fact; what it supersedes still ends.
@@ -59,9 +60,17 @@ class FactReconciler:
         for fact in candidates:
             if equivalence.is_identical(fact.content, draft.content):
                 return self._confirm(fact, draft)
-        if ended := self._candidates.by_id(draft.supersedes):
+        if ended := self._find_superseded(draft):
             return self._supersede([ended], draft, text)
+        if draft.is_rule:
+            # Wordings of wishes are too alike to be compared: "in German", "in French".
+            return self._create(draft, text)
         return self._compare(draft, candidates, text)
+
+    def _find_superseded(self, draft: FactDraft) -> Fact | None:
+        """Return the fact that a draft ends by its id; rules end only rules."""
+        fact = self._candidates.by_id(draft.supersedes)
+        return fact if fact and fact.is_rule == draft.is_rule else None
 
     def _compare(
         self, draft: FactDraft, candidates: list[Fact], text: EmbeddingResult

@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-Category = Literal["preference", "fact", "event", "relationship", "decision", "general"]
+SearchedCategory = Literal[
+    "preference", "fact", "event", "relationship", "decision", "general"
+]
+Category = Literal[SearchedCategory, "rule"]
+"""Rules say how the user wants to be answered. Prompts contain all of them, so they
+are not searched."""
 Status = Literal["active", "pending_review", "superseded", "expired", "deleted"]
 Source = Literal["extraction", "agent", "user", "operator"]
 Outcome = Literal[
@@ -16,6 +21,9 @@ stored fact and is stored as its past."""
 
 MAX_CONTENT_LENGTH = 2000
 """Maximum characters of a fact."""
+MAX_RULE_LENGTH = 400
+"""Maximum characters of a rule: prompts contain it."""
+MAX_RULE_KEY_LENGTH = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,10 @@ class FactDraft:
     """The id of a fact that this one ends."""
     review_reason: str = ""
     """Why a person must review it before use; "" means no review."""
+
+    @property
+    def is_rule(self) -> bool:
+        return self.category == "rule"
 
     @property
     def stated_at(self) -> datetime:

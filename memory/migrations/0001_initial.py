@@ -83,6 +83,8 @@ class Migration(migrations.Migration):
                 ('user_id', models.UUIDField(unique=True)),
                 ('version', models.BigIntegerField(default=0)),
                 ('time_zone', models.CharField(blank=True, default='', max_length=64)),
+                ('is_recall_on', models.BooleanField(db_default=True, default=True)),
+                ('is_learning_on', models.BooleanField(db_default=True, default=True)),
                 ('created_at', models.DateTimeField()),
             ],
         ),
@@ -152,7 +154,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
                 ('user_id', models.UUIDField()),
                 ('content', models.TextField()),
-                ('category', models.CharField(choices=[('preference', 'Preference'), ('fact', 'Fact'), ('event', 'Event'), ('relationship', 'Relationship'), ('decision', 'Decision'), ('general', 'General')], default='general', max_length=16)),
+                ('category', models.CharField(choices=[('preference', 'Preference'), ('fact', 'Fact'), ('event', 'Event'), ('relationship', 'Relationship'), ('decision', 'Decision'), ('general', 'General'), ('rule', 'Rule')], default='general', max_length=16)),
                 ('key', models.CharField(max_length=255, null=True)),
                 ('importance', models.SmallIntegerField(default=5)),
                 ('status', models.CharField(choices=[('active', 'Active'), ('pending_review', 'Pending Review'), ('superseded', 'Superseded'), ('expired', 'Expired'), ('deleted', 'Deleted')], default='active', max_length=16)),
@@ -276,7 +278,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='fact',
-            index=models.Index(condition=models.Q(('status', 'active'), models.Q(('is_pinned', True), ('importance__gte', 9), _connector='OR')), fields=['user_id'], name='memory_fact_in_prompts'),
+            index=models.Index(condition=models.Q(('status', 'active'), models.Q(('is_pinned', True), ('importance__gte', 9), ('category', 'rule'), _connector='OR')), fields=['user_id'], name='memory_fact_in_prompts'),
         ),
         migrations.AddConstraint(
             model_name='fact',

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import models
 
 from memory.facts import fact_validation
+from memory.models.fact_choices import FactCategory, FactStatus
 from memory.recall.types import UNEMBEDDED, EmbeddingResult
 
 TIME_FIELDS = ("said_at", "valid_from", "valid_to", "expires_at")
@@ -80,7 +81,7 @@ def _from_json(name: str, value: Any) -> Any:
 
 @dataclass
 class UnsavedChanges:
-    was_active: bool
+    was_searchable: bool
     """Whether the stored fact is searchable."""
     steps: list[FactChange] = field(default_factory=list)
     text: EmbeddingResult | None = None
@@ -92,6 +93,7 @@ class TrackedFact(models.Model):
 
     id: uuid.UUID
     user_id: uuid.UUID
+    category: str
     status: str
     said_at: datetime
     valid_from: datetime | None
@@ -102,6 +104,15 @@ class TrackedFact(models.Model):
 
     class Meta:
         abstract = True
+
+    @property
+    def is_rule(self) -> bool:
+        return self.category == FactCategory.RULE
+
+    @property
+    def is_searchable(self) -> bool:
+        """Whether it has a passage; prompts contain all rules."""
+        return self.status == FactStatus.ACTIVE and not self.is_rule
 
     def change(
         self,
@@ -119,10 +130,11 @@ class TrackedFact(models.Model):
             return False
         before = field_values(self, changed)
         unsaved = self._begin_change(at)
-        if {"content", "status"} & {*changed}:
-            unsaved.text = text
+        was_searchable = self.is_searchable
         for name in changed:
             setattr(self, name, values[name])
+        if "content" in changed or (self.is_searchable and not was_searchable):
+            unsaved.text = text
         after = field_values(self, changed)
         unsaved.steps.append(self._step(action, by, at, reason, before, after))
         return True
@@ -137,7 +149,7 @@ class TrackedFact(models.Model):
     ) -> None:
         after = field_values(self, TRACKED_FIELDS)
         step = self._step(action, by, self.created_at, reason, None, after)
-        self.unsaved = UnsavedChanges(was_active=False, steps=[step], text=text)
+        self.unsaved = UnsavedChanges(was_searchable=False, steps=[step], text=text)
 
     def repeat(self, said_at: datetime, *, at: datetime) -> None:
         """Record a repetition, which adds no step to its history."""
@@ -175,7 +187,7 @@ class TrackedFact(models.Model):
     def _begin_change(self, at: datetime) -> UnsavedChanges:
         self.updated_at = at
         if self.unsaved is None:
-            self.unsaved = UnsavedChanges(self.status == "active")
+            self.unsaved = UnsavedChanges(self.is_searchable)
         return self.unsaved
 
     def _step(

@@ -10,6 +10,8 @@ class FactCategory(models.TextChoices):
     RELATIONSHIP = "relationship"
     DECISION = "decision"
     GENERAL = "general"
+    RULE = "rule"
+    """How the user wants to be answered."""
 
 
 class FactStatus(models.TextChoices):

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection, models
 from django.db.models import Q
@@ -27,6 +27,8 @@ UPDATED_FIELDS = (*TRACKED_FIELDS, "message_id", "updated_at")
 END_FIELDS = ("valid_to", "expires_at")
 PINNED_IMPORTANCE = 9
 """The importance from which a fact is in every prompt."""
+MAX_RULES = 20
+"""The rules in every prompt: pinned ones first, then the last changed."""
 FactCursor = tuple[datetime, uuid.UUID]
 """The cursor of a page: the `created_at` and id of a fact."""
 
@@ -103,9 +105,9 @@ class FactQuerySet(models.QuerySet["Fact"]):
         FactChange.objects.bulk_create(steps)
         texts, retired = [], []
         for fact, changes in written.values():
-            if fact.status != "active" and changes.was_active:
+            if changes.was_searchable and not fact.is_searchable:
                 retired.append(fact.id)
-            elif fact.status == "active" and changes.text is not None:
+            elif fact.is_searchable and changes.text is not None:
                 texts.append((fact.id, fact.content, *changes.text))
             fact.unsaved = None
         Passage.objects.index_facts(user_id, texts)
@@ -138,21 +140,37 @@ class FactQuerySet(models.QuerySet["Fact"]):
 FactBaseManager = models.Manager.from_queryset(FactQuerySet)
 
 
+class PromptFacts(NamedTuple):
+    """What every prompt of a user contains, each in a stable order.
+
+    So providers can reuse the prompt's prefix.
+    """
+
+    rules: list["Fact"]
+    facts: list["Fact"]
+
+
 class FactManager(FactBaseManager["Fact"]):
     """What every turn reads, as `memory.models.plain_sql` explains."""
 
-    def in_every_prompt(self, user_id: uuid.UUID, *, limit: int) -> list["Fact"]:
-        """Return the user's pinned facts, then the most important, if valid now.
+    def in_every_prompt(self, user_id: uuid.UUID, *, limit: int) -> PromptFacts | None:
+        """Return the user's rules, and up to `limit` facts, that are valid now.
 
-        The order is stable, so that providers can reuse the prompt's prefix.
+        The facts are the pinned ones, then the most important. Returns None if the
+        user has switched recall off.
         """
-        if not limit:
-            return []
         now = plain_sql.to_sql_time(timezone.now())
+        owner = plain_sql.to_sql_id(user_id)
         hint = INDEX_HINT if connection.vendor == "sqlite" else ""
-        values = [plain_sql.to_sql_id(user_id), now, now, now, limit]
+        part = [owner, now, now, now]
+        values = [*part, MAX_RULES, *part, limit, owner]
         rows = plain_sql.fetch_rows(IN_PROMPTS_SQL.format(index=hint), values)
-        return list(map(ROWS.read, rows))
+        if rows and not rows[0][0]:
+            return None
+        found = [ROWS.read(row[1:]) for row in rows if row[1] is not None]
+        rules = [fact for fact in found if fact.is_rule]
+        rules.sort(key=lambda fact: fact.rule_order)
+        return PromptFacts(rules, [fact for fact in found if not fact.is_rule])
 
     def by_passage(
         self, user_id: uuid.UUID, passage_ids: Sequence[int]
@@ -227,7 +245,7 @@ class Fact(TrackedFact):
             models.Index(
                 fields=["user_id"],
                 condition=Q(status="active")
-                & (Q(is_pinned=True) | Q(importance__gte=9)),
+                & (Q(is_pinned=True) | Q(importance__gte=9) | Q(category="rule")),
                 name="memory_fact_in_prompts",
             ),
         ]
@@ -239,6 +257,11 @@ class Fact(TrackedFact):
     def public_id(self) -> str:
         """The id for clients: `mem_` and 32 hexadecimal digits."""
         return public_ids.format_fact_id(self.id)
+
+    @property
+    def rule_order(self) -> tuple[bool, str, datetime, uuid.UUID]:
+        """By key, then by age."""
+        return self.key is None, self.key or "", self.created_at, self.id
 
     @property
     def cursor(self) -> FactCursor:
@@ -312,6 +335,11 @@ class Fact(TrackedFact):
             values = {**self._derived_values(cleaned, by, now), **cleaned}
             dates = ("valid_from", *END_FIELDS)
             fact_validation.check_interval(*(self._after(values, n) for n in dates))
+            category = self._after(values, "category")
+            fact_validation.check_length(category, self._after(values, "content"))
+            if category == fact_choices.FactCategory.RULE:
+                key = self._after(values, "key")
+                values["key"] = fact_validation.clean_rule_key(key)
             self._check_key(values)
             action = self._history_action(values, now)
             return self.change(values, action, by=by, at=now, reason=reason, text=text)
@@ -389,15 +417,28 @@ class Fact(TrackedFact):
 
 
 ROWS = plain_sql.RowReader(Fact)
-IN_PROMPTS_SQL = f"""
+VALID_IN_PROMPTS_SQL = f"""
     SELECT {ROWS.columns("f")} FROM memory_fact f {{index}}
     WHERE user_id = %s AND status = 'active'
-        AND (is_pinned OR importance >= {PINNED_IMPORTANCE})
         AND (is_pinned OR expires_at IS NULL OR expires_at > %s)
         AND (valid_from IS NULL OR valid_from <= %s)
         AND (valid_to IS NULL OR valid_to > %s)
-    ORDER BY is_pinned DESC, importance DESC, created_at, id
-    LIMIT %s
+"""  # noqa: S608
+IN_PROMPTS_SQL = f"""
+    SELECT o.is_recall_on, {ROWS.columns("f")} FROM memory_owner o LEFT JOIN (
+        SELECT * FROM (
+            {VALID_IN_PROMPTS_SQL} AND category = 'rule'
+            ORDER BY is_pinned DESC, updated_at DESC, id LIMIT %s
+        ) AS rule
+        UNION ALL
+        SELECT * FROM (
+            {VALID_IN_PROMPTS_SQL} AND category <> 'rule'
+                AND (is_pinned OR importance >= {PINNED_IMPORTANCE})
+            ORDER BY is_pinned DESC, importance DESC, created_at, id LIMIT %s
+        ) AS fact
+    ) AS f ON o.is_recall_on
+    WHERE o.user_id = %s
+    ORDER BY f.is_pinned DESC, f.importance DESC, f.created_at, f.id
 """  # noqa: S608
 INDEX_HINT = "INDEXED BY memory_fact_in_prompts"
 """Without statistics, SQLite would read all facts of the user."""

@@ -55,6 +55,10 @@ class Owner(models.Model):
     caches."""
     time_zone = models.CharField(max_length=64, blank=True, default="")
     """The IANA time zone that the client sent last; "" is UTC."""
+    is_recall_on = models.BooleanField(default=True, db_default=True)
+    """Whether prompts and tools may use the user's memories."""
+    is_learning_on = models.BooleanField(default=True, db_default=True)
+    """Whether facts may be extracted from the user's conversations."""
     created_at = models.DateTimeField()
 
     objects = OwnerQuerySet.as_manager()

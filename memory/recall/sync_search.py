@@ -61,14 +61,15 @@ def search_memory(
 
 
 def memory_prompt(user_id: UserId, result: SearchResult, thread: str = "") -> str:
-    """Return the memory prompt of the user; "" if no agent remembers users."""
+    """Return the user's rules and memory prompt; "" if no agent remembers users."""
     memory = memory_settings.resolve_for_users(live.current())
     if memory is None:
         return ""
     context_query = ContextQuery(
         thread, MAX_CONTEXT_TOKENS, memory.memory, recall_query=result.prepared.query
     )
-    return turn_context.load_context(user_id, context_query).memory_prompt
+    context = turn_context.load_context(user_id, context_query)
+    return "\n\n".join(filter(None, (context.rules, context.memory_prompt)))
 
 
 def embed_fact(content: str) -> FactVector:

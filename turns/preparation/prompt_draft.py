@@ -103,8 +103,8 @@ class PromptDraft:
 
     def compose(self, context: Context) -> ComposedPrompt:
         """Return the prompt; raises `MessagesInvalid` and `ContextTooLong`."""
-        block = context.memory_prompt
-        memory = [Message("system", block)] if block else []
+        blocks = filter(None, (context.rules, context.memory_prompt))
+        memory = [Message("system", block) for block in blocks]
         if self.history_mode == "server":
             stored = prompt.without_audio(context.messages)
             new = prompt.with_answered_calls(stored, self.new, self.request.messages)

@@ -21,7 +21,12 @@ from core.trace import Call, TracedToolCall
 from database import database_executor
 from memory.config import UserState
 from memory.facts import fact_store, public_ids
-from memory.facts.types import MAX_CONTENT_LENGTH, Category, FactDraft
+from memory.facts.types import (
+    MAX_CONTENT_LENGTH,
+    Category,
+    FactDraft,
+    SearchedCategory,
+)
 from memory.memory_settings import UserMemory
 from memory.recall import query_embedding, search
 from memory.recall.types import MessageHit
@@ -51,7 +56,7 @@ class SearchArguments(ToolArguments):
         le=MAX_SEARCH_LIMIT,
         description="Maximum facts and messages to return.",
     )
-    category: Category | None = Field(
+    category: SearchedCategory | None = Field(
         None, description="Only facts of this kind, and no messages."
     )
     since: Day | None = Field(

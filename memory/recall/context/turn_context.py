@@ -19,7 +19,7 @@ from memory.extraction import date_parsing
 from memory.models import Fact, StoredMessage, Summary
 from memory.recall import search
 from memory.recall.context import memory_prompt
-from memory.recall.context.memory_prompt import PromptMemories
+from memory.recall.context.memory_prompt import NO_RULES, PromptMemories
 from memory.recall.types import MessageHit, Query
 from memory.transcript import message_store, stored_replies
 from memory.transcript.message_store import RecentMessages, ThreadHistory
@@ -65,9 +65,11 @@ class Context:
     memory_prompt: str = ""
     """The memories for the prompt, or ""."""
     facts: Sequence[uuid.UUID] = ()
-    """The user's facts in `memory_prompt`."""
+    """The user's facts in `memory_prompt`, and rules."""
     replies: Mapping[bytes, Sequence[Message]] = field(default_factory=dict)
     """The stored messages of replies that the client sent, by digest."""
+    rules: str = ""
+    """How the user wants to be answered, or ""."""
 
 
 def load_context(user_id: UserId, query: ContextQuery) -> Context:
@@ -84,7 +86,12 @@ def load_context(user_id: UserId, query: ContextQuery) -> Context:
 
 def _load_conversation_and_memories(user_id: UserId, query: ContextQuery) -> Context:
     state = query.settings.user_state
-    reserved = state.block_tokens if query.recall_query and state else 0
+    known, reserved, rules = None, 0, NO_RULES
+    if query.recall_query is not None and state is not None:
+        known = Fact.objects.in_every_prompt(user_id, limit=state.pinned_facts)
+    if known is not None and state is not None:
+        rules = memory_prompt.render_rules(known.rules)
+        reserved = state.block_tokens + token_estimates.estimate_text(rules.text)
     conversation = _read_thread(user_id, query)
     summaries: list[str] = []
     if conversation is not None and conversation.summarized_until:
@@ -93,15 +100,14 @@ def _load_conversation_and_memories(user_id: UserId, query: ContextQuery) -> Con
         )
         reserved += sum(map(token_estimates.estimate_text, summaries))
     recent = _recent_messages(conversation, query, query.max_tokens - reserved)
-    if query.recall_query is None or state is None:
+    if known is None or query.recall_query is None or state is None:
         prompt = memory_prompt.render(PromptMemories(summaries=summaries), 0)
         return Context(recent.messages, *prompt)
     memories = _recall(user_id, query, query.recall_query, state, recent)
-    memories = replace(memories, summaries=summaries)
+    memories = replace(memories, pinned=known.facts, summaries=summaries)
     zone = date_parsing.get_zone(query.time_zone) if query.time_zone else UTC
-    return Context(
-        recent.messages, *memory_prompt.render(memories, state.block_tokens, zone)
-    )
+    text, facts = memory_prompt.render(memories, state.block_tokens, zone)
+    return Context(recent.messages, text, [*rules.facts, *facts], rules=rules.text)
 
 
 def _read_thread(user_id: UserId, query: ContextQuery) -> ThreadHistory | None:
@@ -151,7 +157,6 @@ def _recall(
             limit=settings.salience_limit,
         )
     return PromptMemories(
-        pinned=Fact.objects.in_every_prompt(user_id, limit=state.pinned_facts),
         facts=[found.fact for found in found_facts],
         messages=_drop_duplicates(chain(important, similar)),
     )

@@ -127,7 +127,7 @@ def test_instruction_posing_as_fact_reaches_no_prompt(config, fake, owner):
     job = run_job(add_turn(owner, f"Remember: {quote}", "ok"))
     assert list_facts(owner) == [(order, "pending_review")]
     assert search.search_facts(owner, Query("reveal system prompt"), limit=5) == []
-    assert Fact.objects.in_every_prompt(owner, limit=10) == []
+    assert Fact.objects.in_every_prompt(owner, limit=10) == ([], [])
     message = messages_of(job).first()
     assert message.importance == 0.5
 

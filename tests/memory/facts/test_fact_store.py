@@ -294,13 +294,10 @@ def test_pinned_and_important_facts_are_pinned_context(owner):
     save(owner, "Is on a trip", is_pinned=True, valid_to=yesterday)
     gone = learn(owner, "Has a cat", is_pinned=True)
     forgetting.forget(owner, gone.id, by="user")
-    pinned_contents = [
-        fact.content for fact in Fact.objects.in_every_prompt(owner, limit=10)
-    ]
+    read = Fact.objects.in_every_prompt
+    pinned_contents = [fact.content for fact in read(owner, limit=10).facts]
     assert pinned_contents == [pinned.content, "Is allergic to nuts", "Plays chess"]
-    assert Fact.objects.in_every_prompt(owner, limit=1) == [
-        fact_store.get_fact(owner, pinned.id)
-    ]
+    assert read(owner, limit=1).facts == [fact_store.get_fact(owner, pinned.id)]
 
 
 # Isolation of users.
@@ -311,7 +308,7 @@ def test_fact_functions_never_touch_other_users_facts(owner):
     fact = learn(owner, "Lives in Lisbon", key="city", is_pinned=True)
     assert contents(stranger, status=None) == []
     assert contents(stranger, status=None, as_of=timezone.now()) == []
-    assert Fact.objects.in_every_prompt(stranger, limit=10) == []
+    assert Fact.objects.in_every_prompt(stranger, limit=10) == ([], [])
     for call in (
         lambda: fact_store.get_fact(stranger, fact.id),
         lambda: fact_store.list_changes(stranger, fact.id),
