@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from agents.memory_config import AgentMemoryConfig, Probability, expand_boolean
+from agents.realtime_config import RealtimeConfig
 from config.agent_settings import AGENT_SETTINGS, AgentSettings
 from config.sections import Config, Location, Problem, Section
 from config.validation.named_lists import by_name
@@ -126,6 +127,9 @@ class AgentConfig(BaseModel):
         "400. Unset: common ones such as `top_k` are sent to providers that have them "
         "and otherwise dropped; any other name is refused.",
     )
+    realtime: RealtimeConfig | None = Field(
+        default=None, description="The model for conversations by voice."
+    )
     judges: tuple[str, ...] = Field(
         default=(), description="Names of the judges that score its replies."
     )
@@ -206,6 +210,7 @@ def _agent_problems(
     yield from _grant_problems(agent, config)
     yield from _subagent_problems(agent)
     yield from _fallback_problems(agent, agents, providers)
+    yield from _realtime_problems(agent, providers)
     provider = providers[agent.provider]
     for name in registry.find_unsupported_parameters(provider, agent.parameters):
         yield (
@@ -229,6 +234,28 @@ def _extraction_problems(
             f"extracts facts with provider '{name}', which is not under providers:"
             f"{did_you_mean(name, providers)}",
             "coulisse.E203",
+        )
+
+
+def _realtime_problems(
+    agent: AgentConfig, providers: Mapping[str, ProviderConfig]
+) -> Iterable[AgentProblem]:
+    if agent.realtime is None:
+        return
+    name = agent.realtime.provider or agent.provider
+    if name not in providers:
+        yield (
+            ("realtime", "provider"),
+            f"speaks with provider '{name}', which is not under providers:"
+            f"{did_you_mean(name, providers)}",
+            "coulisse.E212",
+        )
+    elif providers[name].kind != "openai":
+        yield (
+            ("realtime",),
+            f"speaks with provider '{name}' ({providers[name].kind}), which has no "
+            "realtime models; set realtime.provider to one of kind openai",
+            "coulisse.E212",
         )
 
 

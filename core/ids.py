@@ -80,6 +80,11 @@ def new_turn_id() -> TurnId:
     return TurnId(new_id())
 
 
+def derive_turn_id(user_id: UserId, thread: str, key: str, number: int = 0) -> TurnId:
+    """Return the id of the nth turn of an import with a key."""
+    return TurnId(uuid.uuid5(user_id, f"{thread}\0{key}\0{number}"))
+
+
 def new_id() -> uuid.UUID:
     """Return a UUID of version 7 (RFC 9562), which begins with the time.
 

@@ -27,6 +27,7 @@ from gateway.openai import (
     moderations,
 )
 from gateway.openai.conversations import api as conversations
+from gateway.openai.realtime import api as realtime
 from gateway.openai.responses import api as responses
 from gateway.request_validation import json_limits
 from judges.api import router as feedback
@@ -115,6 +116,8 @@ UNLIMITED_ROUTERS: dict[str, Router] = {
     "/messages": messages.router,
     # The lists of models call none.
     "/models": model_list.router,
+    # A key and a tool call count as turns do.
+    "/realtime": realtime.router,
     # A new response counts as a turn does, for which its tokens are reserved.
     "/responses": responses.router,
     # A task counts when its turn runs. Clients poll its state until then.

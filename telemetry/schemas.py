@@ -154,11 +154,11 @@ class StudioTurn(TurnSummary):
 
 
 class ListedTurn(StudioListedTurn):
-    origin: Literal["chat", "task"]
+    origin: Literal["chat", "task", "voice"]
 
 
 class TurnObject(StudioTurn):
-    origin: Literal["chat", "task"]
+    origin: Literal["chat", "task", "voice"]
 
 
 class TurnList(ListPage[ListedTurn]):

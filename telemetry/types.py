@@ -13,9 +13,9 @@ from core.trace import Call
 Outcome = Literal["ok", "cancelled", "error"]
 """How a turn ended; `cancelled` means that the client disconnected."""
 
-Origin = Literal["chat", "task", "smoke", "shadow"]
-"""What started a turn: a client, a background task, a synthetic user, or a shadow run.
-"""
+Origin = Literal["chat", "task", "smoke", "shadow", "voice"]
+"""What started a turn: a client, a background task, a synthetic user, a shadow run, or
+a conversation by voice, whose start and tool calls are turns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@ script, default and list:
         ...
         assert fake.embeddings[-1].body["input"] == ["Hello"]
 
+A request for a key of the Realtime API gets one for the session that it describes, if
+no answer is scripted.
+
 The server runs in a separate thread, so it serves synchronous tests too. Tests need not
 sleep: `fake.wait(lambda: ...)` and `await fake.until(lambda: ...)` return as soon as
 the condition holds.
@@ -36,7 +39,7 @@ from typing import Any, cast
 import orjson
 
 from providers.embeddings import openai, voyage
-from testing import wires
+from testing import scripted_realtime, wires
 from testing.answer_writer import AnswerWriter
 from testing.http_server import WAIT_SECONDS, FakeServer, read_request
 from testing.scripted_embeddings import ScriptedEmbedding
@@ -265,6 +268,8 @@ class FakeProvider(FakeServer):
             return replace(answer, raw=answer.body(request.body))
         if self._script:
             return self._script.popleft()
+        if request.path.endswith("/realtime/client_secrets"):
+            return scripted_realtime.answer(request.body)
         return self.default(request) if callable(self.default) else self.default
 
     async def _send_answer(

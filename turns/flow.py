@@ -57,12 +57,12 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
                     await save(turn, reply)
                 yield event
     except (asyncio.CancelledError, GeneratorExit):
-        await _save_interrupted(turn, reply, "cancelled")
+        await save_interrupted(turn, reply, "cancelled")
         raise
     except Exception as exc:
         if isinstance(exc, CoulisseError):
             turn_record.annotate_error(exc, turn)
-        await _save_interrupted(turn, reply, "error", exc)
+        await save_interrupted(turn, reply, "error", exc)
         raise
     finally:
         turn_record.unregister_live(turn)
@@ -100,7 +100,7 @@ def answer(turn: Turn) -> AsyncGenerator[Event]:
     return reply_format.repair_reply(ask, turn.model_messages, request.format)
 
 
-async def _save_interrupted(
+async def save_interrupted(
     turn: Turn, reply: Reply, outcome: Outcome, error: Exception | None = None
 ) -> None:
     """Save a turn that failed or was cancelled, unless its reply is saved already."""

@@ -72,6 +72,9 @@ class TurnRequest:
     """
     on_interruption: OnInterruption | None = None
     """The same for a turn that was cancelled or failed."""
+    spoken_turn: TurnId | None = None
+    """The turn of a conversation by voice that a tool call belongs to, as it will be
+    stored; it begins with what the user says."""
     learns: bool = True
     """Whether facts are extracted from the prompt as from a user's own words."""
     generation: int = 0

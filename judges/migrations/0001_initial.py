@@ -57,12 +57,12 @@ class Migration(migrations.Migration):
                 ('reasoning', models.TextField(blank=True, default='')),
                 ('agent', models.CharField(max_length=255)),
                 ('experiment', models.CharField(blank=True, default='', max_length=255)),
-                ('origin', models.CharField(choices=[('chat', 'Chat'), ('task', 'Task'), ('smoke', 'Smoke'), ('shadow', 'Shadow')], default='chat', max_length=16)),
+                ('origin', models.CharField(choices=[('chat', 'Chat'), ('task', 'Task'), ('smoke', 'Smoke'), ('shadow', 'Shadow'), ('voice', 'Voice')], default='chat', max_length=16)),
                 ('judged_at', models.DateTimeField()),
             ],
             options={
                 'indexes': [models.Index(fields=['judge', 'criterion', 'agent', 'experiment', 'judged_at', 'value'], name='judges_score_means'), models.Index(fields=['-judged_at', '-id'], name='judges_score_newest'), models.Index(fields=['user_id', '-judged_at', '-id'], name='judges_score_of_user'), models.Index(fields=['agent', '-judged_at', '-id'], name='judges_score_of_agent'), models.Index(fields=['experiment', '-judged_at', '-id'], name='judges_score_of_variants'), models.Index(fields=['judge', 'judged_at', 'id', 'criterion', 'agent', 'value'], name='judges_score_recent'), models.Index(fields=['user_id', 'judge', 'criterion', 'value'], name='judges_score_user_means')],
-                'constraints': [models.UniqueConstraint(fields=('turn_id', 'judge', 'criterion'), name='judges_score_of_turn'), models.CheckConstraint(condition=models.Q(('value__gte', 0), ('value__lte', 10)), name='judges_score_value'), models.CheckConstraint(condition=models.Q(('origin__in', ['chat', 'task', 'smoke', 'shadow'])), name='judges_score_origin')],
+                'constraints': [models.UniqueConstraint(fields=('turn_id', 'judge', 'criterion'), name='judges_score_of_turn'), models.CheckConstraint(condition=models.Q(('value__gte', 0), ('value__lte', 10)), name='judges_score_value'), models.CheckConstraint(condition=models.Q(('origin__in', ['chat', 'task', 'smoke', 'shadow', 'voice'])), name='judges_score_origin')],
             },
         ),
     ]

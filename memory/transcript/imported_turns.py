@@ -1,6 +1,5 @@
 """Turns that happened elsewhere, such as in a call by voice, stored in a thread."""
 
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -51,7 +50,12 @@ def store_turns(
     belongs to other messages.
     """
     turns = list(_split_turns(imported.messages))
-    turn_ids = [_turn_id(user_id, imported, number) for number in range(len(turns))]
+    turn_ids = [
+        ids.new_turn_id()
+        if imported.key is None
+        else ids.derive_turn_id(user_id, imported.thread, imported.key, number)
+        for number in range(len(turns))
+    ]
     with transaction.atomic():
         if imported.key is not None:
             # Until this is stored, no other request with the key may look for it.
@@ -84,13 +88,6 @@ def _split_turns(
             yield messages[start:number]
             start = number
     yield messages[start:]
-
-
-def _turn_id(user_id: UserId, imported: ImportedTurns, number: int) -> TurnId:
-    if imported.key is None:
-        return ids.new_turn_id()
-    name = f"{imported.thread}\0{imported.key}\0{number}"
-    return TurnId(uuid.uuid5(user_id, name))
 
 
 def _check_same(

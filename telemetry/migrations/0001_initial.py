@@ -43,7 +43,7 @@ class Migration(migrations.Migration):
                 ('thread', models.CharField(blank=True, default='', max_length=512)),
                 ('agent', models.CharField(max_length=255)),
                 ('experiment', models.CharField(max_length=255, null=True)),
-                ('origin', models.CharField(choices=[('chat', 'Chat'), ('task', 'Task'), ('smoke', 'Smoke'), ('shadow', 'Shadow')], default='chat', max_length=16)),
+                ('origin', models.CharField(choices=[('chat', 'Chat'), ('task', 'Task'), ('smoke', 'Smoke'), ('shadow', 'Shadow'), ('voice', 'Voice')], default='chat', max_length=16)),
                 ('user_message', models.TextField(blank=True, default='')),
                 ('is_streamed', models.BooleanField()),
                 ('started_at', models.DateTimeField()),
@@ -66,7 +66,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'indexes': [models.Index(fields=['started_at', 'id', 'agent', 'user_id', 'token_id', 'origin', 'outcome', 'seconds', 'model_calls', 'input_tokens', 'output_tokens', 'cost_micro_usd', 'known_cost_micro_usd'], name='telemetry_turn_at'), models.Index(fields=['user_id', 'started_at', 'id', 'outcome', 'model_calls', 'input_tokens', 'output_tokens', 'cost_micro_usd', 'known_cost_micro_usd'], name='telemetry_turn_of_user'), models.Index(condition=models.Q(('outcome', 'error')), fields=['started_at', 'id'], name='telemetry_turn_failed'), models.Index(condition=models.Q(('experiment__isnull', False)), fields=['experiment', 'agent', 'origin', 'started_at'], name='telemetry_turn_experiment'), models.Index(fields=['agent', 'started_at', 'id'], name='telemetry_turn_of_agent'), models.Index(condition=models.Q(('experiment__isnull', False)), fields=['experiment', 'started_at', 'id'], name='telemetry_turn_variants'), models.Index(condition=models.Q(('token_id__isnull', False)), fields=['token_id', 'started_at', 'id'], name='telemetry_turn_of_token'), models.Index(condition=models.Q(('outcome', 'cancelled')), fields=['started_at', 'id'], name='telemetry_turn_cancelled'), models.Index(condition=models.Q(('origin', 'chat'), _negated=True), fields=['origin', 'started_at', 'id'], name='telemetry_turn_origins')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('outcome__in', ['ok', 'cancelled', 'error'])), name='telemetry_turn_outcome'), models.CheckConstraint(condition=models.Q(('origin__in', ['chat', 'task', 'smoke', 'shadow'])), name='telemetry_turn_origin')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('outcome__in', ['ok', 'cancelled', 'error'])), name='telemetry_turn_outcome'), models.CheckConstraint(condition=models.Q(('origin__in', ['chat', 'task', 'smoke', 'shadow', 'voice'])), name='telemetry_turn_origin')],
             },
         ),
         migrations.CreateModel(

@@ -25,9 +25,10 @@ class Origin(models.TextChoices):
     TASK = "task"
     SMOKE = "smoke"
     SHADOW = "shadow"
+    VOICE = "voice"
 
 
-USER_ORIGINS = (Origin.CHAT, Origin.TASK)
+USER_ORIGINS = (Origin.CHAT, Origin.TASK, Origin.VOICE)
 """Turns that users started themselves and may see."""
 
 

@@ -73,6 +73,10 @@ class Toolbox:
         request = self.request
         if request is None:
             return None
+        if request.spoken_turn is not None:
+            return ConfirmationContext(
+                request.spoken_turn, self.options.thread, is_of_user=True
+            )
         is_message = bool(request.messages) and request.messages[-1].role == "user"
         return ConfirmationContext(
             request.turn_id,
@@ -119,7 +123,8 @@ class Toolbox:
             self.user_id,
             pool=mcp_sessions.POOL,
             credentials=mcp_sessions.TOKEN_MANAGER,
-            is_interactive=self.request is None or self.request.origin == "chat",
+            is_interactive=self.request is None
+            or self.request.origin in ("chat", "voice"),
         )
 
 

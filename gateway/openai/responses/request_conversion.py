@@ -1,6 +1,6 @@
 """Converts a request for a response to a turn request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from access.users.caller import Caller
@@ -128,6 +128,14 @@ def _read_tools(body: ResponseRequest) -> list[dict[str, Any]]:
         return [tool for tool in tools if tool["function"]["name"] in allowed]
     chat.check_tools(tools, _chat_choice(choice), schema_path="parameters")
     return tools
+
+
+def to_chat_tools(tools: Iterable[FunctionTool]) -> list[dict[str, Any]]:
+    """Return tools in chat's format; raises `Invalid` for duplicates and large
+    schemas."""
+    converted = list(map(_to_chat_tool, tools))
+    chat.check_tools(converted, None, schema_path="parameters")
+    return converted
 
 
 def _to_chat_tool(tool: FunctionTool) -> dict[str, Any]:

@@ -47,6 +47,14 @@ def call_endpoints(http, name: str, user: str) -> list[httpx2.Response]:
         http.post(PATH, json=body(user, agent=name)),
         http.post(PATH, json=body(user, agent=name, stream=True)),
         http.get(f"/v1/models/{name}"),
+        http.post(
+            "/v1/realtime/client_secrets",
+            json={"session": {"type": "realtime", "model": name}},
+        ),
+        http.post(
+            "/v1/realtime/tool_calls",
+            json={"model": name, "call_id": "call_1", "name": "search_memory"},
+        ),
         http.post("/v1/tasks", json={"agent": name, "prompt": "Go."}),
         http.post("/mcp", json=mcp_calls.call(name, message="hi")),
     ]

@@ -73,6 +73,8 @@ def test_token_authenticates_every_api_as_its_user(
             ("POST", "/v1/completions"),
             ("POST", "/v1/embeddings"),
             ("POST", "/v1/moderations"),
+            ("POST", "/v1/realtime/client_secrets"),
+            ("POST", "/v1/realtime/tool_calls"),
         ],
     ],
 )

@@ -87,6 +87,14 @@ BODIES = {
         "messages": [{"role": "user", "content": "hi"}],
     },
     ("POST", "/v1/moderations"): {"input": "tea"},
+    ("POST", "/v1/realtime/client_secrets"): {
+        "session": {"type": "realtime", "model": "assistant"}
+    },
+    ("POST", "/v1/realtime/tool_calls"): {
+        "model": "assistant",
+        "call_id": "call_1",
+        "name": "search_memory",
+    },
     ("POST", "/v1/responses"): {
         "model": "assistant",
         "input": "hi",

@@ -1,0 +1,113 @@
+"""`/v1/realtime`: keys with which browsers speak to an agent, and its tools.
+
+The audio goes from the browser to the provider. Source of the key: OpenAI's API
+reference, "Create client secret".
+"""
+
+from dataclasses import asdict, replace
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Body, Router
+
+from access.users import request_user
+from access.users.caller import caller_of
+from access.users.request_user import identify_user
+from api_base.json_responses import json_response
+from core import ids
+from core.ids import UserId
+from core.messages import Message, ToolCall
+from gateway.openai.realtime.schemas import (
+    ClientSecretObject,
+    ClientSecretRequest,
+    SessionSettings,
+    ToolCallOutput,
+    ToolCallRequest,
+    VoiceAddress,
+)
+from gateway.openai.responses import request_conversion
+from turns import idempotency
+from turns.preparation import options
+from turns.preparation.options import TurnOptions
+from turns.turn import TurnRequest
+from turns.voice import client_secrets, tool_calls
+
+router = Router(tags=["Realtime"])
+
+
+@router.post(
+    "/client_secrets",
+    summary="Create a key for a conversation by voice",
+    response=ClientSecretObject,
+    openapi_extra=options.TURN_OPENAPI,
+)
+async def create_client_secret(
+    request: HttpRequest, body: Body[ClientSecretRequest]
+) -> HttpResponse:
+    turn = _to_turn_request(
+        request,
+        identify_user(request, request_user.EMPTY_QUERY, body),
+        body.session,
+        options.read_options(options.request_metadata(request, body.metadata)),
+    )
+    secret, headers = await client_secrets.create(
+        turn,
+        body.session.passed_fields(),
+        lifetime_seconds=body.expires_after.seconds,
+    )
+    address = VoiceAddress(calls_url=secret.calls_url)
+    fields = {**asdict(secret), "coulisse": address}
+    return json_response(ClientSecretObject.model_validate(fields), headers=headers)
+
+
+@router.post(
+    "/tool_calls",
+    summary="Run a tool of an agent in a conversation by voice",
+    response=ToolCallOutput,
+    openapi_extra=options.TURN_OPENAPI,
+)
+async def run_tool_call(
+    request: HttpRequest, body: Body[ToolCallRequest]
+) -> HttpResponse:
+    user_id = identify_user(request, request_user.EMPTY_QUERY, body)
+    metadata = options.request_metadata(request, body.metadata)
+    # A tool needs no conversation and no recollections.
+    turn_options = replace(options.read_options(metadata), history="none")
+    spoken_turn = None
+    if body.item_id is not None:
+        key = idempotency.digest(body.item_id.encode())
+        spoken_turn = ids.derive_turn_id(user_id, turn_options.thread, key)
+    turn = TurnRequest(
+        agent=body.model,
+        user_id=user_id,
+        messages=(),
+        options=turn_options,
+        parameters={},
+        caller=caller_of(request),
+        origin="voice",
+        spoken_turn=spoken_turn,
+    )
+    call = ToolCall(body.call_id, body.name, body.arguments)
+    output = await tool_calls.run(turn, call)
+    return json_response(ToolCallOutput(call_id=body.call_id, output=output))
+
+
+def _to_turn_request(
+    request: HttpRequest,
+    user_id: UserId,
+    session: SessionSettings,
+    turn_options: TurnOptions,
+) -> TurnRequest:
+    """Return the turn whose instructions, memory and tools a session has."""
+    messages = [client_secrets.SPOKEN]
+    if session.instructions:
+        messages.append(Message("system", session.instructions))
+    return TurnRequest(
+        agent=session.model,
+        user_id=user_id,
+        messages=messages,
+        options=turn_options,
+        parameters={},
+        tools=request_conversion.to_chat_tools(session.tools or ()),
+        caller=caller_of(request),
+        origin="voice",
+    )
