@@ -15,7 +15,7 @@ from memory.facts import candidate_facts, fact_validation, point_in_time
 from memory.facts.reconciliation import FactReconciler
 from memory.facts.types import Category, FactDraft, SaveResult, Source, Status
 from memory.models import Fact, FactChange, FactMessage, Owner
-from memory.models.facts import FactCursor
+from memory.models.fact_queryset import FactCursor
 from memory.recall import search
 from memory.recall.types import UNEMBEDDED, Embedded, EmbeddingResult
 

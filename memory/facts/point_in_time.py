@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef
 from core.ids import UserId
 from database import keyset
 from memory.models import Fact, FactChange
-from memory.models.facts import FactCursor, FactQuerySet
+from memory.models.fact_queryset import FactCursor, FactQuerySet
 
 
 def list_facts_at(

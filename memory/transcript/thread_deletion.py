@@ -15,7 +15,7 @@ from core.ids import UserId
 from memory.errors import ConfirmationExpired, ConfirmationInvalid, ThreadUnknown
 from memory.facts import forgetting
 from memory.models import Fact, FactMessage, Summary, Thread
-from memory.models.facts import FactQuerySet
+from memory.models.fact_queryset import FactQuerySet
 from memory.transcript import message_deletion
 
 CONFIRMATION_LIFETIME = timedelta(minutes=15)

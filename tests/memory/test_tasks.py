@@ -22,7 +22,7 @@ from memory.models import (
     PendingErasure,
     Thread,
 )
-from memory.models.facts import FactQuerySet
+from memory.models.fact_queryset import FactQuerySet
 from memory.recall import failed_embeddings, search
 from memory.recall.index import hnsw_index
 from memory.recall.types import Query
