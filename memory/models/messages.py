@@ -246,7 +246,9 @@ class StoredMessageManager(StoredMessageBaseManager["StoredMessage"]):
                 entry.agent,
                 entry.finish_reason,
                 entry.importance,
-                at,
+                at
+                if entry.created_at is None
+                else plain_sql.to_sql_time(entry.created_at),
                 entry.digest,
                 entry.exchange_digest,
                 parent if position == first else None,

@@ -20,7 +20,8 @@ from tasks.errors import KeyReused
 
 @dataclass(frozen=True, slots=True)
 class ImportedMessage:
-    """A message and its time; None: now."""
+    """A message and its time; None: that of the message before it in the turn, or
+    now."""
 
     message: Message
     created_at: datetime | None = None
@@ -72,7 +73,6 @@ def store_turns(
                 list(_entries(turn, imported.agent, settings)),
                 extraction=extraction,
                 cap=settings.working_memory_cap,
-                said_at=turn[0].created_at,
             )
     return turn_ids, True
 
@@ -105,11 +105,14 @@ def _check_same(
 def _entries(
     turn: Sequence[ImportedMessage], agent: str, settings: MemoryConfig
 ) -> Iterator[NewMessage]:
+    created_at = None
     for each in turn:
         is_reply = each.message.role == "assistant"
+        created_at = each.created_at or created_at
         yield NewMessage(
             each.message,
             agent=agent if is_reply else "",
             finish_reason="stop" if each is turn[-1] else "",
             importance=getattr(settings.importance, each.message.role),
+            created_at=created_at,
         )

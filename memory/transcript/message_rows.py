@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -27,6 +28,8 @@ class NewMessage:
     """Of the client's conversation up to it; None of what the client does not see."""
     exchange_digest: bytes | None = None
     """Of a reply and its question."""
+    created_at: datetime | None = None
+    """None: when it is stored."""
 
     @property
     def tokens(self) -> int:

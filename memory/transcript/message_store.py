@@ -171,12 +171,9 @@ def append_turn(
     extraction: ExtractionRequest | None = None,
     cap: int = DEFAULT_CACHED_MESSAGES,
     sent: SentConversation | None = None,
-    said_at: datetime | None = None,
     facts: TouchedFacts = NO_FACTS,
 ) -> str:
     """Append the messages of one turn to a thread, all or none; return its name.
-
-    Their time is now, or `said_at`.
 
     With `sent`, the messages are compared with what is stored: known ones are not
     stored again, and others may begin a branch. With `extraction`, an extraction task
@@ -187,6 +184,9 @@ def append_turn(
     now = datetime.now(UTC)
     with transaction.atomic(savepoint=False):
         place = Place(thread)
+        if facts is not NO_FACTS:
+            # Until this is stored, no other transaction may forget or purge them.
+            Thread.objects.lock_of_user(user_id)
         if sent is not None:
             if sent.follows is not None or sent.is_whole:
                 # Until this is stored, no other turn may move or continue a match.
@@ -204,7 +204,7 @@ def append_turn(
         first = length - len(entries)
         parent = branches.make_current(user_id, place, thread_id, first)
         StoredMessage.objects.append(
-            thread_id, first, turn_id, entries, said_at or now, parent=parent
+            thread_id, first, turn_id, entries, now, parent=parent
         )
         new = first if sent is None else max(first, length - sent.new_rows)
         is_withheld = facts is not NO_FACTS and facts.apply(

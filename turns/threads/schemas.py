@@ -63,7 +63,9 @@ class GivenMessage(BaseModel):
     role: Literal["user", "assistant"]
     content: Text
     created_at: Annotated[Instant, AfterValidator(_refuse_future)] | None = Field(
-        default=None, description="The time it is from. Unset: now."
+        default=None,
+        description="The time it is from. Unset: that of the message before it in the "
+        "turn, or now.",
     )
 
 

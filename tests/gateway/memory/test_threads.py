@@ -211,6 +211,18 @@ def test_old_confirmation_is_refused(client, fake, user, api, monkeypatch):
 # Turns that happened elsewhere.
 
 
+def test_imported_messages_keep_their_times(client, user, api):
+    start = dt.datetime(2026, 3, 1, 9, 30, tzinfo=dt.UTC)
+    times = [start + dt.timedelta(minutes=minutes) for minutes in range(4)]
+    messages = [
+        {**message, "created_at": at.isoformat()}
+        for message, at in zip(TURNS, times, strict=True)
+    ]
+    added = ok(add(api, messages=messages), 201)
+    found = [each["created_at"] for each in added["data"]]
+    assert found == [int(at.timestamp()) for at in times]
+
+
 def test_turns_of_elsewhere_are_stored_and_learnt_from(client, fake, user, api):
     said = "2026-03-01T09:30:00Z"
     messages = [{**TURNS[0], "created_at": said}, *TURNS[1:]]

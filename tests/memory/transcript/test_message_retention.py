@@ -48,13 +48,13 @@ def keep() -> Iterator[Callable[..., None]]:
 def store(owner: UserId, *days: int, thread: str = "") -> None:
     """Store a turn for each of these ages."""
     for age in days:
+        at = NOW - timedelta(days=age)
+        answer = Message("assistant", "ok")
         entries = [
-            NewMessage(Message("user", f"{age} days"), 5),
-            NewMessage(Message("assistant", "ok"), 5, finish_reason="stop"),
+            NewMessage(Message("user", f"{age} days"), 5, created_at=at),
+            NewMessage(answer, 5, finish_reason="stop", created_at=at),
         ]
-        said_at = NOW - timedelta(days=age)
-        turn_id = new_turn_id()
-        message_store.append_turn(owner, thread, turn_id, entries, said_at=said_at)
+        message_store.append_turn(owner, thread, new_turn_id(), entries)
     row = Thread.objects.get(user_id=owner, name=thread)
     indexed = [
         (each.pk, each.position, each.text, None, "")
