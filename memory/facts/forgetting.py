@@ -23,6 +23,7 @@ from memory.models import (
     StoredMessage,
     Summary,
 )
+from memory.models.threads import SummaryQuerySet
 from memory.recall import search
 from memory.recall.index import tokenizer
 from memory.recall.index.retrieval_types import RETRIEVAL_DEPTH
@@ -57,8 +58,8 @@ def forget(
         # Extraction may have linked further ones meanwhile.
         mentioning |= _linked_messages(fact)
         withheld = withholding.withhold(user_id, mentioning, purge=purge)
-        withholding.empty_summaries(_summaries_of(fact))
         with fact.stored() as now:
+            _summaries_of(fact).make_empty(now)
             deleted = {"status": FactStatus.DELETED.value}
             is_new = fact.change(deleted, "deleted", by=by, at=now, reason=reason)
         FactMessage.objects.link((fact.id, message_id) for message_id in mentioning)
@@ -171,7 +172,7 @@ def mentions_forgotten_fact(user_id: UserId, text: str) -> bool:
     return any(_Wordings.of(fact).are_in(text) for fact in found)
 
 
-def _summaries_of(fact: Fact) -> QuerySet[Summary]:
+def _summaries_of(fact: Fact) -> SummaryQuerySet:
     """Return the summaries that mention a fact, whatever messages they are of."""
     wordings = _Wordings.of(fact)
     rows = Summary.objects.filter(thread__user_id=fact.user_id)

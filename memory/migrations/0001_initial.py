@@ -201,6 +201,7 @@ class Migration(migrations.Migration):
                 ('tokens', models.IntegerField()),
                 ('model', models.CharField(max_length=255)),
                 ('created_at', models.DateTimeField()),
+                ('rewrite_at', models.DateTimeField(null=True)),
                 ('run', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, to='memory.consolidationrun')),
                 ('thread', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='memory.thread')),
             ],
@@ -287,6 +288,10 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='fact',
             constraint=models.CheckConstraint(condition=models.Q(('importance__gte', 1), ('importance__lte', 10)), name='memory_fact_importance'),
+        ),
+        migrations.AddIndex(
+            model_name='summary',
+            index=models.Index(condition=models.Q(('rewrite_at__isnull', False)), fields=['rewrite_at'], name='memory_summary_emptied'),
         ),
         migrations.AddConstraint(
             model_name='summary',

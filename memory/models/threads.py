@@ -200,6 +200,24 @@ class ConsolidationRun(models.Model):
         return f"consolidation of {self.started_at:%Y-%m-%d %H:%M}"
 
 
+REWRITE_LEASE = timedelta(minutes=30)
+"""The time for writing an emptied summary again; also the delay after a failure."""
+
+
+class SummaryQuerySet(models.QuerySet["Summary"]):
+    def make_empty(self, now: datetime) -> None:
+        """Remove what summaries say; the next consolidation writes them again."""
+        self.update(text="", tokens=0, rewrite_at=now)
+
+    def claim_empty(self, now: datetime) -> "Summary | None":
+        """Return an emptied summary with its thread, for this worker alone."""
+        due = self.filter(rewrite_at__lte=now)
+        while row := due.select_related("thread").order_by("rewrite_at").first():
+            if due.filter(pk=row.pk).update(rewrite_at=now + REWRITE_LEASE):
+                return row
+        return None
+
+
 class Summary(models.Model):
     """A summary of messages of a thread; the messages stay stored."""
 
@@ -212,9 +230,20 @@ class Summary(models.Model):
     model = models.CharField(max_length=255)
     run = models.ForeignKey(ConsolidationRun, null=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField()
+    rewrite_at = models.DateTimeField(null=True)
+    """When the text, which was removed to forget a fact, is written again."""
+
+    objects = SummaryQuerySet.as_manager()
 
     class Meta:
         verbose_name_plural = "summaries"
+        indexes = [
+            models.Index(
+                fields=["rewrite_at"],
+                condition=Q(rewrite_at__isnull=False),
+                name="memory_summary_emptied",
+            )
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["thread", "first_position"], name="memory_summary_place"
@@ -234,7 +263,7 @@ class Summary(models.Model):
             if not threads.filter(pk=self.thread_id, revision=revision).exists():
                 return False
             rows = Summary.objects.filter(pk=self.pk, text="")
-            return bool(rows.update(text=text, tokens=tokens))
+            return bool(rows.update(text=text, tokens=tokens, rewrite_at=None))
 
     def store(self, now: datetime) -> bool:
         """Store it and mark its messages; False if another was stored first.

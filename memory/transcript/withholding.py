@@ -13,7 +13,7 @@ from operator import itemgetter
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F
 from django.db.models.functions import Least
 
 from core import token_estimates
@@ -29,6 +29,7 @@ from memory.models import (
     Thread,
 )
 from memory.models.messages import HIGH_IMPORTANCE
+from memory.models.threads import SummaryQuerySet
 
 MAX_EXCHANGE_ROWS = 500
 """Messages of one exchange before and after the one that mentions the fact."""
@@ -119,19 +120,13 @@ def _withhold_rows(
         **(PURGED if purge else {}),
     )
     Passage.objects.unindex_messages(user_id, thread_id, messages)
-    empty_summaries(_covering_summaries(thread_id, messages.values()))
+    covering = _covering_summaries(thread_id, messages.values())
+    covering.make_empty(datetime.now(UTC))
     # Processes that cached the thread read it again.
     Thread.objects.filter(pk=thread_id).update(revision=F("revision") + 1)
 
 
-def empty_summaries(summaries: QuerySet[Summary]) -> None:
-    """Remove what summaries say; the next consolidation writes them again."""
-    summaries.update(text="", tokens=0)
-
-
-def _covering_summaries(
-    thread_id: int, positions: Collection[int]
-) -> QuerySet[Summary]:
+def _covering_summaries(thread_id: int, positions: Collection[int]) -> SummaryQuerySet:
     rows = Summary.objects.filter(
         thread_id=thread_id,
         first_position__lte=max(positions),

@@ -31,8 +31,8 @@ MAX_SECONDS = 540.0
 """Seconds per run."""
 MAX_FAILURES = 5
 """Consecutive failures after which a run ends: the model is unavailable."""
-MAX_REWRITTEN = 50
-"""Emptied summaries that are written again at once, every ten minutes."""
+MAX_REWRITING_SECONDS = 120.0
+"""Seconds for writing emptied summaries again, every ten minutes."""
 FAILURES = (CoulisseError, TimeoutError, summary_prompts.SummaryInvalid)
 
 
@@ -74,27 +74,32 @@ def _rewrite_empty_summaries(
     """Write summaries again that were emptied to forget a fact."""
     if model is None:
         return
-    failures = 0
-    empty = Summary.objects.filter(text="").select_related("thread")
+    until = time.monotonic() + MAX_REWRITING_SECONDS
+    emptied = Summary.objects.all()
     if user_id is not None:
-        empty = empty.filter(user_id=user_id)
-    for summary in empty.order_by("?")[:MAX_REWRITTEN]:
-        thread = summary.thread
-        message_range = summarizable_ranges.next_range(
-            thread, summary.first_position, summary.end_position
-        )
-        try:
-            text = _write_summary(
-                model, thread, message_range.shown_messages if message_range else []
-            )
-        except FAILURES as exc:
-            _log_failure(thread, exc)
-            failures += 1
-            if failures == MAX_FAILURES:
-                break
-            continue
-        failures = 0
-        summary.rewrite(text, token_estimates.estimate_text(text))
+        emptied = emptied.filter(user_id=user_id)
+    failures = 0
+    while failures < MAX_FAILURES and time.monotonic() < until:
+        summary = emptied.claim_empty(datetime.now(UTC))
+        if summary is None:
+            break
+        failures = 0 if _rewrite(summary, model) else failures + 1
+
+
+def _rewrite(summary: Summary, model: ExtractionModel) -> bool:
+    """Write a claimed summary again; return whether the model could."""
+    thread = summary.thread
+    message_range = summarizable_ranges.next_range(
+        thread, summary.first_position, summary.end_position
+    )
+    shown = message_range.shown_messages if message_range else []
+    try:
+        text = _write_summary(model, thread, shown)
+    except FAILURES as exc:
+        _log_failure(thread, exc)
+        return False
+    summary.rewrite(text, token_estimates.estimate_text(text))
+    return True
 
 
 class _Consolidator:

@@ -439,8 +439,53 @@ def test_emptied_summary_waits_for_the_model(config, fake, owner):
     fake.fail(500)
     consolidation.consolidate(LATER)
     assert summary_texts(owner) == [""]
+    asked = len(fake.requests)
+    consolidation.consolidate(LATER)
+    assert len(fake.requests) == asked
+    # Half an hour later.
+    Summary.objects.filter(user_id=owner).update(rewrite_at=LATER)
     consolidation.consolidate(LATER)
     assert summary_texts(owner) == ["They talked."]
+
+
+def test_emptied_summary_is_written_by_one_worker(config, fake, owner, monkeypatch):
+    store_thread(owner, 40)
+    run()
+    forget_words(owner, 0)
+    write_summary = consolidation._write_summary
+
+    def consolidate_meanwhile(*args):
+        monkeypatch.setattr(consolidation, "_write_summary", write_summary)
+        consolidation.consolidate(LATER)
+        return write_summary(*args)
+
+    monkeypatch.setattr(consolidation, "_write_summary", consolidate_meanwhile)
+    asked = len(fake.requests)
+    consolidation.consolidate(LATER)
+    assert len(fake.requests) == asked + 1
+    assert summary_texts(owner) == ["They talked."]
+
+
+def test_emptied_summaries_are_written_for_a_limited_time(
+    config, fake, owner, monkeypatch
+):
+    store_thread(owner, 40)
+    run()
+    forget_words(owner, 0)
+    monkeypatch.setattr(consolidation, "MAX_REWRITING_SECONDS", 0.0)
+    consolidation.consolidate(LATER)
+    assert summary_texts(owner) == [""]
+
+
+def test_summary_with_words_of_a_forgotten_fact_is_not_shown(config, fake, owner):
+    """The model may have them from other messages than the withheld ones."""
+    store_thread(owner, 40)
+    forget_words(owner, 0)
+    fake.reply("The user counts in a very strange way.")
+    run()
+    assert summary_texts(owner) == [
+        "(not shown: it mentions what the user has forgotten)"
+    ]
 
 
 def test_dry_run_does_not_write_summaries_again(config, fake, owner):
