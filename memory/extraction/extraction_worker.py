@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, transaction
 
 from config import live
 from core.errors import CoulisseError, Unavailable
@@ -179,9 +179,12 @@ def _withhold_copies(job: ExtractionTask) -> None:
     )
     if rows.filter(position=job.first_position - 1).exists():
         earlier = rows.filter(position__lt=job.first_position)
-        copies = forgetting.find_copies(job.user_id, earlier)
-        withholding.withhold(job.user_id, [number for _, number in copies])
-        FactMessage.objects.link(copies)
+        with transaction.atomic():
+            # Linked facts and messages must not be deleted meanwhile.
+            withholding.lock_user(job.user_id)
+            copies = forgetting.find_copies(job.user_id, earlier)
+            withholding.withhold(job.user_id, [number for _, number in copies])
+            FactMessage.objects.link(copies)
 
 
 # Indexing of messages.
@@ -342,14 +345,16 @@ def _withhold_late(
     job: ExtractionTask, drafts: Sequence[FactDraft], saved: Sequence[SaveResult]
 ) -> None:
     """Withhold messages that mention facts which were forgotten in the meantime."""
-    past = {
-        result.fact_id: draft.message_id
+    past = [
+        (result.fact_id, draft.message_id)
         for draft, result in zip(drafts, saved, strict=True)
         if result.outcome == "outdated" and draft.message_id is not None
-    }
+    ]
     if past:
-        forgotten = Fact.objects.filter(pk__in=past).with_status("deleted")
-        withholding.withhold(job.user_id, [past[fact.pk] for fact in forgotten])
+        facts = Fact.objects.filter(pk__in={fact_id for fact_id, _ in past})
+        forgotten = set(facts.with_status("deleted").values_list("pk", flat=True))
+        mentioning = [number for fact_id, number in past if fact_id in forgotten]
+        withholding.withhold(job.user_id, mentioning)
 
 
 def _raise_importance(

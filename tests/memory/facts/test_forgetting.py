@@ -1,10 +1,14 @@
 """A forgotten fact is not told again, from wherever it could be."""
 
+import threading
 from datetime import timedelta
+from functools import partial
 
 import pytest
+from django.db import connection
 
 from core.ids import TurnId, new_turn_id
+from core.messages import Message
 from memory.errors import FactUnknown
 from memory.extraction import llm_call
 from memory.facts import fact_store, forgetting
@@ -23,6 +27,8 @@ from memory.transcript import (
     stored_replies,
     turn_lookup,
 )
+from memory.transcript.message_rows import NewMessage
+from memory.transcript.withholding import TouchedFacts
 from tests.memory.extraction_harness import (
     NOON,
     add_turn,
@@ -276,6 +282,19 @@ def test_fact_forgotten_before_extraction_is_not_learned(home, owner, fake, cont
     assert told(owner) == [PAINT, "Yellow."]
 
 
+def test_all_messages_that_mention_it_late_are_withheld(home, owner, fake):
+    lines = ["My street: Augusta.", "Ok.", "Augusta it is.", "Fine."]
+    late = add_turn(owner, *lines, at=NOON + timedelta(hours=1))
+    forget(home)
+    propose_facts(
+        fake,
+        fact("Lives at 5 Rua Augusta", "My street: Augusta"),
+        fact("Lives in 5, Rua Augusta", "Augusta it is"),
+    )
+    run_job(late)
+    assert told(owner) == [PAINT, "Yellow."]
+
+
 def test_fact_forgotten_during_extraction_is_not_learned(
     home, owner, fake, monkeypatch
 ):
@@ -364,6 +383,36 @@ def test_purge_deletes_the_fact_and_the_texts(home, owner):
     assert note.get().reason == ""
     assert texts(owner) == ["", "", PAINT, "Yellow."]
     assert history(owner) == [PAINT, "Yellow."]
+
+
+def test_fact_is_purged_before_or_after_a_turn_links_it(home, owner, monkeypatch):
+    entries = [NewMessage(Message("user", "As I said."))]
+    touched = TouchedFacts(saved=[home.pk])
+    apply = TouchedFacts.apply
+    purge = threading.Thread(target=close_after, args=[partial(forget, home, purge=1)])
+
+    def apply_meanwhile(*args) -> bool:
+        is_withheld = apply(*args)
+        purge.start()
+        purge.join(0.3)
+        return is_withheld
+
+    monkeypatch.setattr(TouchedFacts, "apply", apply_meanwhile)
+    message_store.append_turn(owner, "b", new_turn_id(), entries, facts=touched)
+    purge.join()
+    monkeypatch.undo()
+    assert list_facts(owner) == []
+    assert texts(owner, thread__name="b") == [""]
+    message_store.append_turn(owner, "c", new_turn_id(), entries, facts=touched)
+    assert texts(owner, thread__name="c") == ["As I said."]
+
+
+def close_after(work) -> None:
+    """Close the connection of a thread."""
+    try:
+        work()
+    finally:
+        connection.close()
 
 
 def test_purge_may_follow_forgetting(home, owner):
