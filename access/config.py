@@ -132,8 +132,15 @@ def _check_users(users: UsersConfig, config: Config) -> Iterable[Problem]:
 
 
 USERS: Section[UsersConfig] = Section(
-    key="users", shape=Users, default=UsersConfig, check=_check_users
+    key="users",
+    shape=Users,
+    default=UsersConfig,
+    check=_check_users,
+    description="how requests are assigned to users",
 )
 DEFAULT_USER_ID: Section[str | None] = Section(
-    key="default_user_id", shape=DefaultUserId, default=lambda: None
+    key="default_user_id",
+    shape=DefaultUserId,
+    default=lambda: None,
+    description="the user of requests that do not name one",
 )

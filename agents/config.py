@@ -360,4 +360,5 @@ AGENTS: Section[dict[str, AgentConfig]] = Section(
     is_overridable=True,
     required=True,
     check=_check_agents,
+    description="the agents clients can talk to",
 )

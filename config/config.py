@@ -102,7 +102,11 @@ class ServerConfig(BaseModel):
 
 
 SERVER = Section(
-    key="server", shape=ServerConfig, default=ServerConfig, applies="restart"
+    key="server",
+    shape=ServerConfig,
+    default=ServerConfig,
+    applies="restart",
+    description="the address, port and limits of the server",
 )
 PUBLIC_BASE_URL: Section[str | None] = Section(
     key="public_base_url",
@@ -116,9 +120,14 @@ PUBLIC_BASE_URL: Section[str | None] = Section(
         ),
     ],
     default=lambda: None,
+    description="the address clients reach the server at",
 )
 VARS: Section[dict[str, str]] = Section(
-    key="vars", shape=dict[str, str], default=dict, noun="variable"
+    key="vars",
+    shape=dict[str, str],
+    default=dict,
+    noun="variable",
+    description="reusable text, inserted with ${vars.name}",
 )
 
 

@@ -14,7 +14,6 @@
 | coulisse.E010 | a required key is missing |
 | coulisse.E011 | a field is unknown |
 | coulisse.E012 | a top-level key is unknown |
-| coulisse.E013 | a top-level key is not available in this version |
 | coulisse.E014 | the file is valid, but conflicts with overrides from the studio |
 | coulisse.E015 | the name in an entry differs from the name in its URL |
 | coulisse.E016 | a mask was submitted where the file has no secret |
@@ -43,7 +42,6 @@ WRONG_VALUE = "coulisse.E009"
 MISSING = "coulisse.E010"
 UNKNOWN_FIELD = "coulisse.E011"
 UNKNOWN_KEY = "coulisse.E012"
-PLANNED_KEY = "coulisse.E013"
 CONFLICTING_OVERRIDE = "coulisse.E014"
 NAME_MISMATCH = "coulisse.E015"
 MASKED = "coulisse.E016"

@@ -251,4 +251,5 @@ EXPERIMENTS: Section[dict[str, ExperimentConfig]] = Section(
     noun="experiment",
     is_overridable=True,
     check=check_experiments,
+    description="A/B tests over agents",
 )

@@ -114,5 +114,9 @@ def check(settings: StorageConfig, config: Config) -> Iterable[Problem]:
 
 
 STORAGE: Section[StorageConfig] = Section(
-    key="storage", shape=StorageConfig, default=StorageConfig, check=check
+    key="storage",
+    shape=StorageConfig,
+    default=StorageConfig,
+    check=check,
+    description="where uploaded files are stored",
 )

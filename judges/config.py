@@ -108,4 +108,5 @@ JUDGES: Section[dict[str, JudgeConfig]] = Section(
     noun="judge",
     is_overridable=True,
     check=check_judges,
+    description="models that score replies",
 )

@@ -259,4 +259,5 @@ MCP: Section[dict[str, ToolServerConfig]] = Section(
     noun="mcp server",
     check=_check_servers,
     file_only=list_commands,
+    description="tool servers agents can use",
 )

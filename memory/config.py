@@ -195,5 +195,9 @@ def _check_extraction_model(
 
 
 MEMORY: Section[MemoryConfig] = Section(
-    key="memory", shape=MemoryConfig, default=MemoryConfig, check=check_memory
+    key="memory",
+    shape=MemoryConfig,
+    default=MemoryConfig,
+    check=check_memory,
+    description="what Coulisse remembers about each user",
 )

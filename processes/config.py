@@ -83,4 +83,5 @@ SIDECARS: Section[dict[str, SidecarConfig]] = Section(
     default=dict,
     noun="sidecar",
     file_only=dict,  # The studio must not set commands.
+    description="programs that run beside the server",
 )

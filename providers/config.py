@@ -296,4 +296,5 @@ PROVIDERS: Section[dict[str, ProviderConfig]] = Section(
     default=dict,
     noun="provider",
     required=True,
+    description="the model providers and their API keys",
 )

@@ -301,4 +301,5 @@ SMOKE_TESTS: Section[dict[str, SmokeTestConfig]] = Section(
     noun="smoke test",
     is_overridable=True,
     check=_check_tests,
+    description="conversations with synthetic users",
 )

@@ -69,4 +69,5 @@ TASKS: Section[TasksConfig] = Section(
     key="tasks",
     shape=TasksConfig,
     default=_default_config,
+    description="background tasks",
 )

@@ -72,5 +72,8 @@ class TelemetryConfig(BaseModel):
 
 
 TELEMETRY: Section[TelemetryConfig] = Section(
-    key="telemetry", shape=TelemetryConfig, default=TelemetryConfig
+    key="telemetry",
+    shape=TelemetryConfig,
+    default=TelemetryConfig,
+    description="logs and traces",
 )

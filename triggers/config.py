@@ -313,4 +313,5 @@ TRIGGERS: Section[Triggers] = Section(
     default=list,
     noun="trigger",
     check=check_triggers,
+    description="turns started by a schedule, a webhook or a server start",
 )

@@ -267,4 +267,10 @@ def _check_users(proxy: ProxyAuth, config: Config) -> Iterable[Problem]:
         )
 
 
-AUTH = Section(key="auth", shape=AuthConfig, default=AuthConfig, check=check)
+AUTH = Section(
+    key="auth",
+    shape=AuthConfig,
+    default=AuthConfig,
+    check=check,
+    description="authentication for the API and the studio",
+)

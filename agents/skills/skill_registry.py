@@ -39,7 +39,12 @@ class SkillsConfig(BaseModel):
     )
 
 
-SKILLS = Section(key="skills", shape=SkillsConfig, default=SkillsConfig)
+SKILLS = Section(
+    key="skills",
+    shape=SkillsConfig,
+    default=SkillsConfig,
+    description="instructions agents can look up",
+)
 
 
 _directory: SkillDirectory | None = None

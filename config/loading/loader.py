@@ -7,7 +7,7 @@ all other problems are collected.
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from config.loading.constructor import ValueTree
 from config.loading.overlays import Overlay
 from config.loading.placeholders import Expander
 from config.sections import Config, Problem, Section, SectionView
-from config.validation import suggestions, unsupported_keys, validator
+from config.validation import suggestions, validator
 from config.validation.suggestions import did_you_mean
 from core.text import redaction
 
@@ -131,12 +131,8 @@ class _SectionReader:
         return values
 
     def _reject_unknown(self, nodes: dict[str, Node]) -> None:
-        valid_keys = self.sections.keys() | unsupported_keys.KEYS.keys()
-        for key, node in nodes.items():
-            if key not in valid_keys:
-                self.problems.append(_unknown_problem(key, valid_keys))
-            elif key not in self.sections and not _is_empty(node):
-                self.problems.append(unsupported_keys.build_problem(key))
+        unknown = (key for key in nodes if key not in self.sections)
+        self.problems.extend(_unknown_problem(key, self.sections) for key in unknown)
 
     def _data(self, nodes: dict[str, Node]) -> dict[str, Any]:
         """Return each section's data, `vars:` first, because others may use it."""
@@ -160,8 +156,8 @@ class _SectionReader:
         failed = self.tree.failed
         if data is None and (section.key,) not in failed:
             if section.required:
-                meaning = unsupported_keys.KEYS.get(section.key, section.description)
-                message = f"'{section.key}:' ({meaning}) is missing; it is required"
+                described = f"'{section.key}:' ({section.description})"
+                message = f"{described} is missing; it is required"
                 missing = Problem((section.key,), message, errors.MISSING)
                 raise validator.ShapeError([missing])
             return section.default()
@@ -198,12 +194,7 @@ def _sort_key(problem: Problem) -> tuple[int, int]:
     return (position.line, position.column) if position else (0, 0)
 
 
-def _is_empty(node: Node) -> bool:
-    """Return whether a key has an empty value: `null`, `[]` or `{}`."""
-    return node.tag == "tag:yaml.org,2002:null" or node.value == []
-
-
-def _unknown_problem(key: str, valid_keys: set[str]) -> Problem:
+def _unknown_problem(key: str, valid_keys: Iterable[str]) -> Problem:
     hint = did_you_mean(key, sorted(valid_keys))
     if key == "port":
         hint = "; move it under server:"

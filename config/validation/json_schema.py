@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from config.sections import Section
-from config.validation import unsupported_keys
 
 Schema = dict[str, Any]
 
@@ -22,24 +21,19 @@ def build_schema(sections: Iterable[Section[Any]]) -> Schema:
     """Return the JSON Schema (draft 2020-12) of a file with these sections."""
     by_key = {section.key: section for section in sections}
     definitions: Schema = {}
-    unsupported = unsupported_keys.KEYS.keys() - by_key.keys()
-    properties = {key: _unsupported_schema(key) for key in unsupported}
-    for key, section in sorted(by_key.items()):
-        properties[key] = _key_schema(section, definitions)
+    properties = {
+        key: _key_schema(section, definitions)
+        for key, section in sorted(by_key.items())
+    }
     return {
         "$schema": DRAFT,
         "title": "coulisse.yaml",
         "type": "object",
-        "properties": dict(sorted(properties.items())),
+        "properties": properties,
         "required": sorted(s.key for s in by_key.values() if s.required),
         "additionalProperties": False,
         "$defs": {**definitions, "Placeholder": PLACEHOLDER},
     }
-
-
-def _unsupported_schema(key: str) -> Schema:
-    text = f"{unsupported_keys.KEYS[key]}. Not available in this version; remove it."
-    return {"description": text[0].upper() + text[1:], "enum": [None, [], {}]}
 
 
 def _key_schema(section: Section[Any], definitions: Schema) -> Schema:
@@ -53,8 +47,7 @@ def _key_schema(section: Section[Any], definitions: Schema) -> Schema:
     if isinstance(entry, dict) and "$ref" in entry:
         # An entry may have only a name: `local:` with no value.
         schema["additionalProperties"] = {"anyOf": [entry, {"type": "null"}]}
-    described = section.description or unsupported_keys.KEYS.get(section.key, "")
-    described = schema.pop("description", "") or described
+    described = schema.pop("description", "") or section.description
     if not section.required:
         schema = {"anyOf": [schema, {"type": "null"}]}
     return {"description": described[:1].upper() + described[1:], **schema}

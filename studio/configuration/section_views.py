@@ -13,7 +13,6 @@ from config.editing import config_file, file_editor, round_trip
 from config.editing.config_file import ConfigFile
 from config.errors import ConfigInvalid, EntryUnknown
 from config.starters import starter_file
-from config.validation import unsupported_keys
 from core.errors import Invalid, NotFound
 from providers.config import KIND_NAMES
 from studio.configuration import mcp_servers
@@ -29,8 +28,7 @@ RESERVED_NAMES = ("", ".", "..", "new")
 def describe_section(key: str) -> str:
     """Return the purpose of a section, in a sentence."""
     section = sections.registered_sections().get(key)
-    text = section.description if section else ""
-    text = (text or unsupported_keys.KEYS.get(key, "")).rstrip(".").replace("`", "")
+    text = section.description.rstrip(".").replace("`", "") if section else ""
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
@@ -41,13 +39,8 @@ class SectionView(FileView):
         """Find the section; raises `NotFound` for an unknown one."""
         self.set_part(kwargs.get("key", self.key))
         super().initial(request, *args, **kwargs)
-        if self.key in sections.registered_sections():
-            return
-        if self.key not in unsupported_keys.KEYS:
+        if self.key not in sections.registered_sections():
             raise NotFound(f"There is no section '{self.key}' in coulisse.yaml")
-        if request.method == "PUT":
-            raise ConfigInvalid([unsupported_keys.build_problem(self.key)])
-        raise NotFound(unsupported_keys.describe_unavailable(self.key))
 
     def empty_value(self) -> Any:
         """Return the value of a missing section, by its type."""

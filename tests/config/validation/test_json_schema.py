@@ -5,8 +5,6 @@ from django.core.management import call_command
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-from config.validation import unsupported_keys
-
 
 @pytest.fixture
 def schema_errors(capsys):
@@ -37,10 +35,6 @@ def test_schema_is_draft_2020_and_closed(schema):
     assert schema["required"] == ["cooks"]
 
 
-def test_schema_contains_every_documented_key(schema):
-    assert unsupported_keys.KEYS.keys() <= schema["properties"].keys()
-
-
 @pytest.mark.usefixtures("real_sections")
 def test_schema_describes_keys_and_fields(schema):
     server = schema["properties"]["server"]
@@ -58,7 +52,7 @@ def test_schema_describes_keys_and_fields(schema):
         "cooks: [{name: ann, pace: '${PACE}', oven: '${OVEN}'}]",
         "cooks: []\nkitchen: {stoves: '${N:-3}', open: '${OPEN}', fuel: '${FUEL}'}",
         "cooks: []\nmenu: {tea: 'x ${PRICE}'}",
-        "cooks: []\nkitchen:\njudges: []\nmcp: {}\nskills:",
+        "cooks: []\nkitchen:",
     ],
 )
 def test_schema_accepts_valid_files(schema_errors, text):
@@ -88,10 +82,3 @@ def test_schema_accepts_provider_by_name_alone(schema_errors):
 )
 def test_schema_refuses_invalid_files(schema_errors, text):
     assert schema_errors(text)
-
-
-def test_schema_marks_planned_keys(schema):
-    assert (
-        "Not available in this version"
-        in (schema["properties"]["judges"]["description"])
-    )
