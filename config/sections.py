@@ -82,7 +82,7 @@ class Section(Generic[T]):
     commands that run on this machine. The studio cannot change them
     (`config/editing/file_editor.py`)."""
     description: str = ""
-    """What it is for, shown by editors and the studio."""
+    """The purpose of the key, for editors and the studio."""
 
     @cached_property
     def adapter(self) -> TypeAdapter[T]:

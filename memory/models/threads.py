@@ -210,7 +210,7 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         self.update(text="", tokens=0, rewrite_at=now)
 
     def claim_empty(self, now: datetime) -> "Summary | None":
-        """Return an emptied summary with its thread, for this worker alone."""
+        """Return an emptied summary and its thread; one worker gets each."""
         due = self.filter(rewrite_at__lte=now)
         while row := due.select_related("thread").order_by("rewrite_at").first():
             if due.filter(pk=row.pk).update(rewrite_at=now + REWRITE_LEASE):
