@@ -11,6 +11,7 @@ OWN_COMMANDS = {
     "admin",
     "audit",
     "beat",
+    "chat",
     "check",
     "consolidate",
     "demo",
