@@ -14,6 +14,13 @@ KINDS = [
         min_backoff_seconds=30.0,
     ),
     TaskKind(
+        "session",
+        Queue.MEMORY,
+        "memory.sessions.session_handler.run",
+        is_background=True,
+        min_backoff_seconds=30.0,
+    ),
+    TaskKind(
         "agent", Queue.AGENTS, "turns.agent_tasks.agent_handler.run", is_listed=True
     ),
     TaskKind(

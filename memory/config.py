@@ -76,6 +76,33 @@ def _expand_boolean(value: Any) -> Any:
     return None if value is False else value
 
 
+class SessionConfig(BaseModel):
+    """When a session of a thread ends, and what the next one is told of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    idle_minutes: float = Field(
+        default=20,
+        ge=1,
+        le=10_080,
+        description="Minutes without a turn after which a session ends.",
+    )
+    episodes: bool = Field(
+        default=True,
+        description="Whether the model that extracts facts also writes, at the end of "
+        "a session, what happened in it.",
+    )
+    catch_up: bool = Field(
+        default=True,
+        description="Whether the first prompt of a session has the last episode, how "
+        "long ago it was, and the date.",
+    )
+    end_on_shutdown: bool = Field(
+        default=False,
+        description="Whether open sessions end when `manage.py start` stops.",
+    )
+
+
 class RoleImportance(BaseModel):
     """The initial importance of a message, from 0 to 1, by its role."""
 
@@ -119,6 +146,14 @@ class MemoryConfig(BaseModel):
         default=None,
         description="Whether to extract and recall facts about each user: `true`, "
         "`false`, or a map of settings. Unset: off.",
+    )
+    sessions: Annotated[
+        SessionConfig | None,
+        BeforeValidator(_expand_boolean, json_schema_input_type=bool | SessionConfig),
+    ] = Field(
+        default=SessionConfig(),
+        description="Whether the conversations of users with `user_state` have "
+        "sessions: `true`, `false`, or a map of settings.",
     )
     recency_limit: int | None = Field(
         default=None,

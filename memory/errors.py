@@ -53,3 +53,10 @@ class ThreadUnknown(NotFound):
     """This user has no such thread."""
 
     code = "thread_not_found"
+
+
+class SessionUnknown(NotFound):
+    """This thread has had no session: one begins with a turn that may be remembered, \
+if the agent has `memory.user_state` and `memory.sessions`."""
+
+    code = "session_not_found"

@@ -14,6 +14,7 @@ from memory import memory_settings
 from memory.models import Fact
 from memory.recall import failed_embeddings
 from memory.recall.index import hnsw_index
+from memory.sessions import session_end
 from memory.transcript.summaries import consolidation
 
 MAX_EXPIRY_BATCHES = 10
@@ -37,11 +38,12 @@ def consolidate() -> None:
 def run_sweep(now: datetime) -> dict[str, int]:
     """Complete unfinished work; return how much, by kind.
 
-    Covers expired facts, texts without vectors, and the index of a new embedder's
-    vectors. A failure of one does not stop the others.
+    Covers expired facts, idle sessions, texts without vectors, and the index of a new
+    embedder's vectors. A failure of one does not stop the others.
     """
     steps: dict[str, Callable[[], int]] = {
         "facts expired": lambda: _expire_facts(now),
+        "sessions ended": lambda: session_end.end_idle(now),
         "texts embedded": failed_embeddings.retry_failed_texts,
         "indexes built": _build_hnsw_index,
     }

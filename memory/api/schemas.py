@@ -29,6 +29,7 @@ from core.errors import Invalid
 from memory.facts import public_ids
 from memory.facts.types import (
     MAX_CONTENT_LENGTH,
+    AnyCategory,
     Category,
     FactDraft,
     Outcome,
@@ -79,7 +80,7 @@ class MemoriesQuery(ListQuery):
     """Query of `GET /v1/memories`."""
 
     status: Literal[Status, "all"] = "active"
-    category: Category | None = None
+    category: AnyCategory | None = None
     source: Source | None = None
     pinned: bool | None = None
     as_of: Instant | None = Field(
@@ -287,7 +288,7 @@ class MemoryObject(BaseModel):
     id: FactId = Field(description="`mem_` and 32 hexadecimal digits.")
     object: Literal["memory"] = "memory"
     content: str
-    category: Category
+    category: AnyCategory
     key: str | None
     importance: int
     status: Status = Field(validation_alias="current_status")

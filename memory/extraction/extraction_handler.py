@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from memory.extraction import extraction_worker
@@ -17,7 +18,14 @@ _threads = ThreadPoolExecutor(MAX_THREADS, "extraction")
 
 async def run(task: ClaimedTask) -> TaskOutcome:
     """Extract facts from the turn of a task, and complete the task."""
+    return await run_on_thread(extraction_worker.run, task)
+
+
+async def run_on_thread(
+    work: Callable[[ClaimedTask], None], task: ClaimedTask
+) -> TaskOutcome:
+    """Run synchronous work that completes its task itself."""
     await asyncio.get_running_loop().run_in_executor(
-        _threads, contextvars.copy_context().run, extraction_worker.run, task
+        _threads, contextvars.copy_context().run, work, task
     )
     return TaskOutcome(is_closed=True)

@@ -29,6 +29,8 @@ class ExtractionRequest:
     agent: str
     time_zone: str = ""
     """The user's IANA time zone; "" is UTC."""
+    opens_session: bool = False
+    """Whether the turn is part of a session (`memory.sessions`)."""
 
 
 class TurnRange(NamedTuple):

@@ -101,7 +101,7 @@ def _record_failure(task: Task, exc: Exception) -> None:
     reply = exc.reply if isinstance(exc, ExtractionFailed) else ""
     is_errored = task.fail(
         exc,
-        is_final=not _is_retryable(exc),
+        is_final=not is_retryable(exc),
         result=extraction_tasks.failure_result(reply),
     )
     if not is_errored:
@@ -121,7 +121,8 @@ def _record_failure(task: Task, exc: Exception) -> None:
     )
 
 
-def _is_retryable(exc: Exception) -> bool:
+def is_retryable(exc: Exception) -> bool:
+    """Return whether an error of a model or the database may pass."""
     temporary = (TimeoutError, TimedOut, Unavailable, OperationalError, InterfaceError)
     return isinstance(exc, temporary) or bool(getattr(exc, "retryable", False))
 
@@ -255,7 +256,7 @@ def _similar_facts(
         fusion=memory.user_state.fusion,
     )
     results = search.search_facts(job.user_id, query, limit=MAX_SIMILAR_FACTS)
-    return [hit.fact for hit in results]
+    return [hit.fact for hit in results if hit.fact.category != "episode"]
 
 
 def _extract_facts(

@@ -121,7 +121,7 @@ def _near_ids(
     word_matches = search.search_facts(
         user_id, Query(draft.content), limit=MAX_NEIGHBOURS
     )
-    ids += [found.fact.id for found in word_matches]
+    ids += [f.fact.id for f in word_matches if f.fact.category != "episode"]
     return list(dict.fromkeys(ids))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from core.ids import UserId
 from memory.facts import candidate_facts, fact_validation, point_in_time
 from memory.facts.reconciliation import FactReconciler
-from memory.facts.types import Category, FactDraft, SaveResult, Source, Status
+from memory.facts.types import AnyCategory, FactDraft, SaveResult, Source, Status
 from memory.models import Fact, FactChange, FactMessage, Owner
 from memory.models.fact_queryset import FactCursor
 from memory.recall import search
@@ -95,7 +95,7 @@ def page_facts(
     user_id: UserId,
     *,
     status: Status | None = "active",
-    category: Category | None = None,
+    category: AnyCategory | None = None,
     source: Source | None = None,
     is_pinned: bool | None = None,
     as_of: datetime | None = None,

@@ -20,14 +20,17 @@ from memory.models import (
     FactChange,
     FactMessage,
     FactStatus,
+    Session,
     StoredMessage,
     Summary,
 )
+from memory.models.sessions import SessionQuerySet
 from memory.models.threads import SummaryQuerySet
 from memory.recall import search
 from memory.recall.index import tokenizer
 from memory.recall.index.retrieval_types import RETRIEVAL_DEPTH
 from memory.recall.types import Query
+from memory.sessions import session_end
 from memory.transcript import withholding
 from tasks.models import Task
 from telemetry.models import ToolCall, Turn
@@ -58,6 +61,7 @@ def forget(
         # Extraction may have linked further ones meanwhile.
         mentioning |= _linked_messages(fact)
         withheld = withholding.withhold(user_id, mentioning, purge=purge)
+        session_end.rewrite_episodes(_episodes_of(fact))
         with fact.stored() as now:
             _summaries_of(fact).make_empty(now)
             deleted = {"status": FactStatus.DELETED.value}
@@ -181,6 +185,15 @@ def _summaries_of(fact: Fact) -> SummaryQuerySet:
         for number, text in rows.values_list("pk", "text")
         if wordings.are_in(text)
     ]
+    return rows.filter(pk__in=mentioning)
+
+
+def _episodes_of(fact: Fact) -> SessionQuerySet:
+    """Return the sessions whose episodes mention another fact."""
+    wordings = _Wordings.of(fact)
+    rows = Session.objects.filter(user_id=fact.user_id, episode__isnull=False)
+    contents = rows.exclude(episode=fact).values_list("pk", "episode__content")
+    mentioning = [number for number, text in contents if wordings.are_in(text)]
     return rows.filter(pk__in=mentioning)
 
 

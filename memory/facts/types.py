@@ -5,12 +5,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-SearchedCategory = Literal[
-    "preference", "fact", "event", "relationship", "decision", "general"
+Category = Literal[
+    "preference", "fact", "event", "relationship", "decision", "general", "rule"
 ]
-Category = Literal[SearchedCategory, "rule"]
-"""Rules say how the user wants to be answered. Prompts contain all of them, so they
-are not searched."""
+"""What users, operators and models write. Rules say how the user wants to be answered.
+Prompts contain all of them, so they are not searched."""
+SearchedCategory = Literal[
+    "preference", "fact", "event", "relationship", "decision", "general", "episode"
+]
+AnyCategory = Literal[Category, "episode"]
+"""The categories of stored facts: only the server writes episodes."""
 Status = Literal["active", "pending_review", "superseded", "expired", "deleted"]
 Source = Literal["extraction", "agent", "user", "operator"]
 Outcome = Literal[

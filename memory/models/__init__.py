@@ -9,6 +9,7 @@ from memory.models.messages import StoredMessage
 from memory.models.owners import Owner, PendingErasure
 from memory.models.passages import Passage
 from memory.models.pending_forgettings import PendingForgetting
+from memory.models.sessions import Session
 from memory.models.threads import ConsolidationRun, Summary, Thread
 from memory.models.users import EndUser
 
@@ -25,6 +26,7 @@ __all__ = [
     "Passage",
     "PendingErasure",
     "PendingForgetting",
+    "Session",
     "StoredCompletion",
     "StoredMessage",
     "Summary",

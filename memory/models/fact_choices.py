@@ -12,6 +12,8 @@ class FactCategory(models.TextChoices):
     GENERAL = "general"
     RULE = "rule"
     """How the user wants to be answered."""
+    EPISODE = "episode"
+    """What happened in a session, written at its end."""
 
 
 class FactStatus(models.TextChoices):

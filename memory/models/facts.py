@@ -132,6 +132,12 @@ class Fact(TrackedFact):
                 condition=Q(status="active", expires_at__isnull=False),
                 name="memory_fact_expiring",
             ),
+            # The last episode, which the next session is told.
+            models.Index(
+                fields=["user_id", "-said_at"],
+                condition=Q(status="active", category="episode"),
+                name="memory_fact_episodes",
+            ),
             models.Index(
                 fields=["user_id"],
                 condition=Q(status="active")

@@ -56,7 +56,7 @@ IMPORTANT_SQL = """
 """
 NEWEST_SQL = """
     SELECT m.position, m.tokens, m.role, m.text, m.extra,
-        t.id, t.length, t.summarized_until, t.revision, m.is_withheld
+        t.id, t.length, t.summarized_until, t.revision, t.session_start, m.is_withheld
     FROM memory_thread t JOIN memory_message m ON m.thread_id = t.id
     WHERE t.user_id = %s AND t.name = %s AND m.position >= t.length - %s
         AND m.is_active
@@ -192,7 +192,8 @@ class StoredMessageManager(StoredMessageBaseManager["StoredMessage"]):
         """Return the newest messages of a thread, oldest first.
 
         Rows have position, tokens, role, text, extra, and the thread's id, length,
-        `summarized_until` and `revision`, and whether the message is withheld.
+        `summarized_until`, `revision` and `session_start`, and whether the message is
+        withheld.
         """
         values = [plain_sql.to_sql_id(user_id), thread, count]
         return plain_sql.fetch_rows(NEWEST_SQL, values)

@@ -1,6 +1,7 @@
 """Models of conversations: threads, and summaries of old messages."""
 
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import connection, models, transaction
@@ -13,14 +14,19 @@ LOCK_CONSOLIDATION_SQL = (
 )
 LOCK_USER_SQL = "SELECT pg_advisory_xact_lock(hashtext('memory_user'), hashtext(%s))"
 STATE_SQL = """
-    SELECT id, length, summarized_until, revision FROM memory_thread
+    SELECT id, length, summarized_until, revision, session_start FROM memory_thread
     WHERE user_id = %s AND name = %s
 """
 RESERVE_POSITIONS_SQL = """
-    INSERT INTO memory_thread (user_id, name, length, created_at, updated_at)
-    VALUES (%s, %s, %s, %s, %s)
+    INSERT INTO memory_thread
+        (user_id, name, length, session_start, created_at, updated_at)
+    VALUES (%s, %s, %s, %s, %s, %s)
     ON CONFLICT (user_id, name) DO UPDATE SET
         length = memory_thread.length + excluded.length,
+        session_start = coalesce(
+            memory_thread.session_start,
+            excluded.session_start + memory_thread.length
+        ),
         updated_at = excluded.updated_at
     RETURNING id, length
 """
@@ -43,6 +49,11 @@ class ThreadQuerySet(models.QuerySet["Thread"]):
             rows = rows.filter(Q(updated_at__lt=after.updated_at) | is_same_time)
         return list(rows[:limit])
 
+    def in_session(self, idle_since: datetime | None = None) -> "ThreadQuerySet":
+        """Return threads with an open session; those without a turn since a time."""
+        rows = self.filter(session_start__isnull=False)
+        return rows.filter(updated_at__lte=idle_since) if idle_since else rows
+
     def summarizable(self) -> "ThreadQuerySet":
         """Return threads long enough for a summary."""
         shortest = F("summarized_until") + RECENT_MESSAGES + MIN_SUMMARIZED
@@ -55,8 +66,9 @@ ThreadBaseManager = models.Manager.from_queryset(ThreadQuerySet)
 class ThreadManager(ThreadBaseManager["Thread"]):
     """What every turn reads and writes, as `memory.models.plain_sql` explains."""
 
-    def state(self, user_id: UUID, name: str) -> tuple[int, int, int, int] | None:
-        """Return a thread's id, length, `summarized_until` and `revision`, or None."""
+    def state(self, user_id: UUID, name: str) -> tuple[Any, ...] | None:
+        """Return a thread's id, length, `summarized_until`, `revision` and
+        `session_start`, or None."""
         rows = plain_sql.fetch_rows(STATE_SQL, [plain_sql.to_sql_id(user_id), name])
         return rows[0] if rows else None
 
@@ -67,15 +79,24 @@ class ThreadManager(ThreadBaseManager["Thread"]):
             plain_sql.fetch_rows(LOCK_USER_SQL, [str(user_id)])
 
     def reserve_positions(
-        self, user_id: UUID, name: str, count: int, now: datetime
+        self,
+        user_id: UUID,
+        name: str,
+        count: int,
+        now: datetime,
+        *,
+        opens_session: bool = False,
     ) -> tuple[int, int]:
         """Lengthen a thread, created if missing; return its id and new length.
 
+        With `opens_session`, the first new message begins a session, unless one is
+        open.
         It stays locked for this transaction, so that turns of several processes do not
         interleave.
         """
         at = plain_sql.to_sql_time(now)
-        values = [plain_sql.to_sql_id(user_id), name, count, at, at]
+        session_start = 0 if opens_session else None
+        values = [plain_sql.to_sql_id(user_id), name, count, session_start, at, at]
         ((thread_id, length),) = plain_sql.fetch_rows(RESERVE_POSITIONS_SQL, values)
         return thread_id, length
 
@@ -114,6 +135,8 @@ class Thread(models.Model):
     """Summaries cover the messages before this position."""
     revision = models.IntegerField(db_default=0)
     """How often its current messages changed other than by new ones."""
+    session_start = models.BigIntegerField(null=True)
+    """The position of the first message of its open session; None: none is open."""
     title = models.CharField(
         max_length=MAX_TITLE_LENGTH, blank=True, default="", db_default=""
     )
@@ -129,6 +152,14 @@ class Thread(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["user_id", "name"], name="memory_thread_user_name"
+            )
+        ]
+        indexes = [
+            # The sweep looks for those without a turn for some time.
+            models.Index(
+                fields=["updated_at"],
+                condition=Q(session_start__isnull=False),
+                name="memory_thread_in_session",
             )
         ]
 

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from django.db import connection
 
 from core.ids import UserId
-from memory.facts.types import Category, Status
+from memory.facts.types import AnyCategory, Status
 from memory.models import Fact, StoredMessage
 from memory.recall import fusion
 from memory.recall.fusion import RetrieverWeights
@@ -50,7 +50,7 @@ def search_facts(
     query: Query,
     *,
     limit: int,
-    category: Category | None = None,
+    category: AnyCategory | None = None,
     status: Status | None = "active",
 ) -> list[FactHit]:
     """Return the facts that fit a query best, best first.
@@ -88,7 +88,7 @@ def search_facts_and_messages(
     facts: int,
     messages: int,
     cutoff: MessageCutoff = None,
-    category: Category | None = None,
+    category: AnyCategory | None = None,
 ) -> tuple[list[FactHit], list[MessageHit]]:
     """Return the results of `search_facts` and `search_messages` in one pass.
 
@@ -107,13 +107,16 @@ def search_facts_and_messages(
 def nearest_facts(
     user_id: UserId, embedded: Embedded, *, limit: int
 ) -> list[tuple[uuid.UUID, float]]:
-    """Return active facts with their cosine similarity to a vector, nearest first."""
+    """Return active facts with their cosine similarity to a vector, nearest first.
+
+    Episodes are left out: no fact repeats or supersedes them.
+    """
     parsed = ParsedQuery([], embedded, 0.0)
     plan = _SearchPlan(
         lambda index: index.facts(parsed, FactFilter()),
         fusion.FACT_WEIGHTS,
         lambda found: Fact.objects.by_passage(user_id, found),
-        lambda fact: fact.status == "active",
+        lambda fact: fact.status == "active" and fact.category != "episode",
         limit,
     )
     found = _run_search(user_id, open_index(user_id), plan)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from config import live
 from core.ids import UserId
 from memory import memory_settings
-from memory.facts.types import Category
+from memory.facts.types import AnyCategory
 from memory.recall import query_preparation, search
 from memory.recall.context import turn_context
 from memory.recall.context.turn_context import ContextQuery
@@ -41,7 +41,7 @@ def search_memory(
     text: str,
     *,
     scope: SearchScope = "facts",
-    category: Category | None = None,
+    category: AnyCategory | None = None,
     fusion: Fusion | None = None,
     limit: int = 10,
 ) -> SearchResult:

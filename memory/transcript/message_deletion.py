@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Max, Min
 from django.db.models.functions import Greatest
 
 from core.ids import TurnId, UserId
@@ -18,11 +18,13 @@ from memory.models import (
     Owner,
     Passage,
     PendingForgetting,
+    Session,
     StoredCompletion,
     StoredMessage,
     Summary,
     Thread,
 )
+from memory.sessions import session_end
 from memory.transcript import branches
 from memory.transcript.turn_lookup import MAX_TURN_MESSAGES
 
@@ -61,9 +63,11 @@ def _delete_messages(user_id: UserId, thread_id: int, rows: list[tuple[int]]) ->
     # Locked before the messages, as when turns are stored.
     Thread.objects.select_for_update(no_key=True).get(pk=thread_id)
     messages = StoredMessage.objects.filter(pk__in=[pk for (pk,) in rows])
-    first = messages.order_by("position").values_list("position", flat=True).first()
+    range_ = messages.aggregate(first=Min("position"), last=Max("position"))
+    first, last = range_["first"], range_["last"]
     if first is None:
         return
+    session_end.rewrite_episodes(Session.objects.covering(thread_id, first, last))
     # Other processes read the thread again, since its revision differs.
     Thread.objects.branch_off(thread_id, first - 1)
     Passage.objects.unindex(user_id, message__in=messages)
@@ -84,6 +88,7 @@ def delete_thread(user_id: UserId, name: str) -> bool:
         Fact.objects.filter(message__thread=thread).update(message=None)
         FactMessage.objects.filter(message__thread=thread).delete()
         Summary.objects.filter(thread=thread).delete()
+        Session.objects.filter(thread=thread).take_back_episodes()
         PendingForgetting.objects.filter(user_id=user_id, thread=name).delete()
         StoredCompletion.objects.filter(message__thread=thread).delete()
         # One DELETE: Django would read each message to find what refers to it.

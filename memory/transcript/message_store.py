@@ -51,6 +51,8 @@ class ThreadHistory:
     """Its newest messages."""
     summarized_until: int
     """Summaries cover the messages before this position."""
+    is_in_session: bool = False
+    """Whether a session of the thread is open."""
     resumes_at: int | None = None
     """The position before which older messages are read; None: that of the oldest
     cached one."""
@@ -110,24 +112,24 @@ def read_thread(
     ):
         message_cache.MESSAGE_CACHE.drop(key)
         return _load_thread(key, cap) if state else None
-    _, length, summarized_until, _ = state
+    _, length, summarized_until, _, session_start = state
     if length != cached.length:
         cached = cached.extended(
             _load_between(cached.thread_id, cached.length, length), length, cap
         )
         message_cache.MESSAGE_CACHE.put(key, cached)
-    return ThreadHistory(cached, summarized_until)
+    return ThreadHistory(cached, summarized_until, session_start is not None)
 
 
 def _load_thread(key: ThreadKey, cap: int) -> ThreadHistory | None:
     rows = StoredMessage.objects.newest(*key, count=PAGE_SIZE)
     if not rows:
         return None
-    thread_id, length, summarized_until, revision, _ = rows[0][5:]
+    thread_id, length, summarized_until, revision, session_start, _ = rows[0][5:]
     messages = tuple(cached_message(*row[:5]) for row in rows if not row[-1])
     page = CachedThread(thread_id, revision, length, messages)
     message_cache.MESSAGE_CACHE.put(key, page.extended((), length, cap))
-    return ThreadHistory(page, summarized_until)
+    return ThreadHistory(page, summarized_until, session_start is not None)
 
 
 def _iter_newest_first(thread: ThreadHistory) -> Iterator[CachedMessage]:
@@ -177,7 +179,8 @@ def append_turn(
 
     With `sent`, the messages are compared with what is stored: known ones are not
     stored again, and others may begin a branch. With `extraction`, an extraction task
-    is added in the same transaction, unless facts were forgotten in the turn.
+    is added in the same transaction, unless facts were forgotten in the turn; the turn
+    begins a session, if `extraction` says so and none is open.
     """
     if not entries:
         return thread
@@ -199,7 +202,11 @@ def append_turn(
         if not entries:
             return place.thread
         thread_id, length = Thread.objects.reserve_positions(
-            user_id, place.thread, len(entries), now
+            user_id,
+            place.thread,
+            len(entries),
+            now,
+            opens_session=extraction is not None and extraction.opens_session,
         )
         first = length - len(entries)
         parent = branches.make_current(user_id, place, thread_id, first)

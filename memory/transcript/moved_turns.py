@@ -40,7 +40,10 @@ def move_out(
     if not begins or is_first or first < thread.summarized_until:
         return None
     now = datetime.now(UTC)
-    new, _ = Thread.objects.reserve_positions(user_id, to, last - first + 1, now)
+    is_in_session = thread.session_start is not None and thread.session_start <= first
+    new, _ = Thread.objects.reserve_positions(
+        user_id, to, last - first + 1, now, opens_session=is_in_session
+    )
     place = {"thread_id": new, "position": F("position") - first}
     StoredMessage.objects.filter(pk__in=ids).update(**place)
     if Passage.objects.filter(message_id__in=ids).update(**place):

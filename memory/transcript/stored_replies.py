@@ -71,4 +71,6 @@ def read_until(user_id: UserId, turn_id: TurnId) -> ThreadHistory:
     cached = CachedThread(
         thread.pk, thread.revision, end + 1, tuple(rows[-MAX_BRANCH_ROWS:])
     )
-    return ThreadHistory(cached, 0, resumes_at=fork + 1)
+    return ThreadHistory(
+        cached, 0, thread.session_start is not None, resumes_at=fork + 1
+    )

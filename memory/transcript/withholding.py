@@ -24,12 +24,14 @@ from memory.models import (
     FactStatus,
     Owner,
     Passage,
+    Session,
     StoredMessage,
     Summary,
     Thread,
 )
 from memory.models.messages import HIGH_IMPORTANCE
 from memory.models.threads import SummaryQuerySet
+from memory.sessions import session_end
 
 MAX_EXCHANGE_ROWS = 500
 """Messages of one exchange before and after the one that mentions the fact."""
@@ -122,6 +124,10 @@ def _withhold_rows(
     Passage.objects.unindex_messages(user_id, thread_id, messages)
     covering = _covering_summaries(thread_id, messages.values())
     covering.make_empty(datetime.now(UTC))
+    sessions = Session.objects.covering(
+        thread_id, min(messages.values()), max(messages.values())
+    )
+    session_end.rewrite_episodes(sessions)
     # Processes that cached the thread read it again.
     Thread.objects.filter(pk=thread_id).update(revision=F("revision") + 1)
 

@@ -24,6 +24,7 @@ from memory.models import (
     Owner,
     Passage,
     PendingForgetting,
+    Session,
     StoredCompletion,
     StoredMessage,
     Summary,
@@ -170,6 +171,21 @@ class ExportedPassage(ExportedRow):
     embedding_error: PublicError
 
 
+class ExportedSession(ExportedRow):
+    """A session of a thread; its episode is among the memories."""
+
+    thread_id: ThreadName
+    first_position: int
+    end_position: int
+    started_at: UnixSeconds
+    ended_at: UnixSeconds
+    reason: str
+    memory_id: FactId | None = Field(validation_alias="episode_id")
+    error: PublicError
+    score: int | None
+    comment: NullIfEmpty
+
+
 def _facts_of(user_id: UserId) -> QuerySet[Fact]:
     history = FactChange.objects.order_by("at", "pk")
     return Fact.objects.filter(user_id=user_id).prefetch_related(
@@ -186,6 +202,10 @@ def _summaries_of(user_id: UserId) -> QuerySet[Summary]:
     # Via the thread, which has an index.
     of_user = Summary.objects.filter(thread__user_id=user_id)
     return of_user.select_related("thread")
+
+
+def _sessions_of(user_id: UserId) -> QuerySet[Session]:
+    return Session.objects.filter(user_id=user_id).select_related("thread")
 
 
 def _extractions_of(user_id: UserId) -> TaskQuerySet:
@@ -238,6 +258,12 @@ TABLES = (
         export=Export("passages", ExportedPassage, _passages_of),
     ),
     UserTable("pending_forgettings", PendingForgetting, erased=37),
+    UserTable(
+        "sessions",
+        Session,
+        erased=36,
+        export=Export("sessions", ExportedSession, _sessions_of),
+    ),
     # Last, because an erasure holds its lock.
     UserTable("owners", Owner, erased=90),
 )

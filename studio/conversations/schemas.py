@@ -10,7 +10,7 @@ from core.text.redaction import redact_own
 from judges.schemas import StudioFeedback, StudioScore, Thumb
 from memory.admin.user_schemas import MessageFields, UserThread
 from memory.api.schemas import FactId
-from memory.facts.types import Category
+from memory.facts.types import AnyCategory
 from telemetry.schemas import Error, RowObject, Text, TurnSummary
 
 MAX_TEXT_LENGTH = 4_000
@@ -63,7 +63,7 @@ class FactSummary(RowObject):
 
     id: FactId
     content: Annotated[str, AfterValidator(redact_own)]
-    category: Category
+    category: AnyCategory
     status: str
 
 

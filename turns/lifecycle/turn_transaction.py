@@ -9,6 +9,8 @@ from django.db import transaction
 from django.db.utils import DataError, IntegrityError
 
 from database.errors import TurnDiscarded
+from memory.models.sessions import EndReason
+from memory.sessions import session_end
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from memory.transcript.withholding import NO_FACTS
@@ -52,6 +54,7 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
             thread = append()
             if thread != record.thread:
                 record = replace(record, thread=thread)
+            _end_session(ended, thread)
             results = turn_record.client_tool_results(turn.new)
             client_tool_results.store_results(record.user_id, results, turn.telemetry)
             turn_store.insert(record, turn.telemetry)
@@ -68,12 +71,17 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
         logger.exception(UNRECORDED, record.turn_id)
     try:
         with transaction.atomic():
-            append()
+            _end_session(ended, append())
             post_turn_hooks.run_hooks(ended)
             ended.settle()
     except (DataError, IntegrityError):
         ended.settle()
         raise
+
+
+def _end_session(ended: EndedTurn, thread: str) -> None:
+    if ended.turn.request.options.ends_session and ended.outcome == "ok":
+        session_end.end_of_user(ended.record.user_id, thread, EndReason.REQUEST)
 
 
 def store_charge(ended: EndedTurn) -> None:

@@ -60,6 +60,8 @@ class TurnOptions:
     """The turn reads no memory and stores no rows."""
     is_memory_off: bool = False
     """No facts are recalled or extracted; the conversation is stored."""
+    ends_session: bool = False
+    """The session of the thread ends with the turn."""
     time_zone: str = ""
     """The user's IANA time zone; "" if unknown."""
     token_limits: Mapping[str, int] = field(default_factory=dict)
@@ -133,6 +135,7 @@ def read_options(metadata: Mapping[str, str]) -> TurnOptions:
         history=cast(History | None, _read_choice(metadata, "history", *CHOICES)),
         is_incognito=incognito,
         is_memory_off=memory is not None,
+        ends_session=_read_choice(metadata, "session", "end") is not None,
         time_zone=_read_time_zone(metadata),
         token_limits={
             period: _read_limit(metadata, f"tokens_per_{period}")

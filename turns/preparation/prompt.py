@@ -19,6 +19,11 @@ def new_messages(messages: Sequence[Message]) -> list[Message]:
     return conversation(messages[start:])
 
 
+def has_reply(messages: Iterable[Message]) -> bool:
+    """Return whether a reply is among the messages."""
+    return any(message.role == "assistant" for message in messages)
+
+
 def check_new(new: Sequence[Message], messages: Sequence[Message]) -> None:
     """Raise `MessagesInvalid` if nothing continues the stored conversation.
 

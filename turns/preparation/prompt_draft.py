@@ -73,6 +73,11 @@ class PromptDraft:
         return bool(self.new) and self.new[0].role == "tool"
 
     @property
+    def has_reply(self) -> bool:
+        """Whether the request contains an earlier reply."""
+        return prompt.has_reply(self.request.messages)
+
+    @property
     def remaining_tokens(self) -> int:
         """The tokens that stored messages and memories may have."""
         if self.history_mode != "server":
@@ -103,8 +108,8 @@ class PromptDraft:
 
     def compose(self, context: Context) -> ComposedPrompt:
         """Return the prompt; raises `MessagesInvalid` and `ContextTooLong`."""
-        blocks = filter(None, (context.rules, context.memory_prompt))
-        memory = [Message("system", block) for block in blocks]
+        parts = (context.rules, context.memory_prompt, context.catch_up)
+        memory = [Message("system", part) for part in parts if part]
         if self.history_mode == "server":
             stored = prompt.without_audio(context.messages)
             new = prompt.with_answered_calls(stored, self.new, self.request.messages)

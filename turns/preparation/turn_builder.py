@@ -32,7 +32,7 @@ from turns.budget import (
 from turns.budget.reservations import TurnUsageRequest
 from turns.budget.usage_grant import UsageGrant
 from turns.config import HISTORY
-from turns.preparation import attachments, extra_parameters, routing
+from turns.preparation import attachments, extra_parameters, prompt, routing
 from turns.preparation.extra_parameters import NO_PARAMETERS, ExtraParameters
 from turns.preparation.prompt_draft import PromptDraft
 from turns.tools import toolbox
@@ -154,8 +154,7 @@ def choose_history_mode(
     setting: History = config.get(HISTORY) if named is None else named
     if setting != "auto":
         return setting
-    has_reply = any(message.role == "assistant" for message in request.messages)
-    return "client" if has_reply else "server"
+    return "client" if prompt.has_reply(request.messages) else "server"
 
 
 def _memory(
@@ -211,6 +210,7 @@ async def _query(
         continues=options.continues,
         sent_replies=draft.open_exchange(),
         time_zone=options.time_zone,
+        begins_conversation=draft.history_mode == "client" and not draft.has_reply,
     )
 
 
@@ -220,4 +220,8 @@ def _extraction_request(
     """Return the request to extract facts from the turn, if they may be extracted."""
     if memory.user_memory is None or not request.learns:
         return None
-    return ExtractionRequest(agent.name, request.options.time_zone)
+    return ExtractionRequest(
+        agent.name,
+        request.options.time_zone,
+        opens_session=memory.settings.sessions is not None,
+    )

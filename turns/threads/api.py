@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from typing import Any
+from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
@@ -22,6 +23,7 @@ from database import database_executor
 from memory import memory_settings
 from memory.errors import ThreadUnknown
 from memory.extraction.extraction_tasks import ExtractionRequest
+from memory.sessions import session_end
 from memory.transcript import conversations, imported_turns, thread_deletion
 from memory.transcript.conversations import Conversation, ConversationMessage
 from memory.transcript.imported_turns import ImportedMessage, ImportedTurns
@@ -29,9 +31,13 @@ from turns import idempotency
 from turns.preparation import options, routing
 from turns.preparation.options import DEFAULT_THREAD
 from turns.threads.schemas import (
+    SESSION_PREFIX,
     DeletionQuery,
     DeletionRequested,
     NewMessages,
+    SessionEnd,
+    SessionList,
+    SessionObject,
     ThreadChange,
     ThreadCounts,
     ThreadDeleted,
@@ -43,6 +49,8 @@ from turns.threads.schemas import (
 
 MAX_DIGITS = 19
 """Of a position in a thread, which databases store in 64 bits."""
+
+NO_FEEDBACK: Any = SessionEnd()
 
 router = Router(tags=["Threads"])
 
@@ -130,13 +138,61 @@ async def add_messages(
         user_id,
         imported,
         memory.settings,
-        ExtractionRequest(body.agent) if learns else None,
+        ExtractionRequest(
+            body.agent, opens_session=memory.settings.sessions is not None
+        )
+        if learns
+        else None,
     )
     added = await database_executor.run(conversations.read_turns, user_id, turn_ids)
     page = [_serialize_message(each) for each in added]
     return json_response(
         pagination.serialize_page(page, has_more=False), status=201 if is_new else 200
     )
+
+
+@router.post(
+    "/{path:thread_id}/end",
+    summary="End the session of a thread",
+    response=SessionObject,
+)
+async def end_session(
+    request: HttpRequest,
+    thread_id: str,
+    query: Query[CallerQuery],
+    body: Body[SessionEnd] = NO_FEEDBACK,
+) -> HttpResponse:
+    user_id = identify_user(request, query, body)
+    session = await database_executor.run_to_end(
+        session_end.end_with_feedback,
+        user_id,
+        _name(thread_id),
+        score=body.score,
+        comment=body.comment,
+    )
+    return json_response(SessionObject.model_validate(session))
+
+
+@router.get(
+    "/{path:thread_id}/sessions",
+    summary="List the ended sessions of a thread, the last first",
+    response=SessionList,
+)
+async def list_sessions(
+    request: HttpRequest, thread_id: str, query: Query[ListQuery]
+) -> HttpResponse:
+    user_id = identify_user(request, query)
+    sessions = await database_executor.run(
+        session_end.list_page,
+        user_id,
+        _name(thread_id),
+        after=_session_id(query.after),
+        limit=query.limit + 1,
+    )
+    if sessions is None:
+        raise pagination.wrong_cursor()
+    shown = [SessionObject.model_validate(each).model_dump() for each in sessions]
+    return json_response(pagination.cut_page(shown, query.limit))
 
 
 @router.get("/{path:thread_id}", summary="Show a thread", response=ThreadObject)
@@ -204,6 +260,16 @@ async def delete_thread(
     )
     counts = ThreadCounts(**{**asdict(deleted), "facts": facts})
     return json_response(ThreadDeleted(id=thread_id, deleted=counts))
+
+
+def _session_id(after: str | None) -> UUID | None:
+    """Return the id of the session that a page follows; raises `Invalid`."""
+    if after is None:
+        return None
+    session_id = ids.parse_uuid(after.removeprefix(SESSION_PREFIX))
+    if session_id is None:
+        raise pagination.wrong_cursor()
+    return session_id
 
 
 def _name(thread_id: str) -> str:

@@ -3,7 +3,15 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
 from pydantic_core import PydanticCustomError
 
 from access.users.request_user import CallerBody, CallerQuery
@@ -15,8 +23,12 @@ from api_base.field_types import (
 )
 from api_base.pagination import ListPage
 from core.messages import Role
+from memory.api.schemas import FactId
+from memory.sessions.session_end import MAX_COMMENT_LENGTH
 from memory.transcript.conversations import MAX_TITLE_LENGTH
+from turns.preparation.options import DEFAULT_THREAD
 
+SESSION_PREFIX = "sess_"
 MAX_MESSAGES = 200
 """Messages of one request that adds turns."""
 
@@ -110,6 +122,54 @@ class ThreadList(ListPage[ThreadObject]):
 
 
 class ThreadMessageList(ListPage[ThreadMessage]):
+    pass
+
+
+class SessionEnd(CallerBody):
+    """Body of `POST /v1/threads/{id}/end`."""
+
+    score: Annotated[int, Field(ge=1, le=5)] | None = Field(
+        default=None, description="How the user rates the session, from 1 to 5."
+    )
+    comment: Annotated[
+        str,
+        StringConstraints(strip_whitespace=True, max_length=MAX_COMMENT_LENGTH),
+        AfterValidator(refuse_nul),
+    ] = ""
+
+
+SessionId = Annotated[
+    str, BeforeValidator(lambda key: f"{SESSION_PREFIX}{getattr(key, 'hex', key)}")
+]
+
+
+class SessionObject(BaseModel):
+    """An ended session of a thread."""
+
+    model_config = ConfigDict(from_attributes=True, populate_by_name=True)
+
+    id: SessionId = Field(description="`sess_` and 32 hexadecimal digits.")
+    object: Literal["thread.session"] = "thread.session"
+    thread_id: Annotated[str, BeforeValidator(lambda name: name or DEFAULT_THREAD)] = (
+        Field(validation_alias=AliasPath("thread", "name"))
+    )
+    state: Literal["ending", "closed"] = Field(
+        description="`ending` until its episode is written."
+    )
+    reason: Literal["request", "idle", "shutdown"]
+    started_at: UnixSeconds
+    ended_at: UnixSeconds
+    episode: str | None = Field(
+        validation_alias="episode_text", description="What happened in it."
+    )
+    memory_id: FactId | None = Field(
+        validation_alias="episode_id", description="The memory that has the episode."
+    )
+    score: int | None
+    comment: NullIfEmpty
+
+
+class SessionList(ListPage[SessionObject]):
     pass
 
 

@@ -126,6 +126,8 @@ def _fact_line(fact: Fact, zone: tzinfo) -> str:
     content = quote_line(fact.content)
     for subject in SUBJECTS:
         content = content.removeprefix(subject)
+    if fact.category == "episode":
+        return f"- {_format_day(fact.said_at, zone)}, in a conversation: {content}"
     return f"- [{fact.category}] {content}{_validity(fact, zone)}"
 
 

@@ -16,9 +16,10 @@ from core.ids import TurnId, UserId
 from core.messages import Message
 from memory.config import MemoryConfig, UserState
 from memory.extraction import date_parsing
-from memory.models import Fact, StoredMessage, Summary
+from memory.models import Fact, FactCategory, Session, StoredMessage, Summary
 from memory.recall import search
-from memory.recall.context import memory_prompt
+from memory.recall.context import catch_up, memory_prompt
+from memory.recall.context.catch_up import CatchUp
 from memory.recall.context.memory_prompt import NO_RULES, PromptMemories
 from memory.recall.types import MessageHit, Query
 from memory.transcript import message_store, stored_replies
@@ -48,6 +49,8 @@ class ContextQuery:
     """The digests of replies that the client sends, to read what it does not have."""
     time_zone: str = ""
     """The user's IANA time zone, used for dates; "" is UTC."""
+    begins_conversation: bool = False
+    """Whether the client, which keeps the conversation, begins one."""
 
     @property
     def needs_reading(self) -> bool:
@@ -65,7 +68,9 @@ class Context:
     memory_prompt: str = ""
     """The memories for the prompt, or ""."""
     facts: Sequence[uuid.UUID] = ()
-    """The user's facts in `memory_prompt`, and rules."""
+    """The user's facts in the prompt, rules and the last episode included."""
+    catch_up: str = ""
+    """The part of a session's first prompt about the last one, or ""."""
     replies: Mapping[bytes, Sequence[Message]] = field(default_factory=dict)
     """The stored messages of replies that the client sent, by digest."""
     rules: str = ""
@@ -99,6 +104,10 @@ def _load_conversation_and_memories(user_id: UserId, query: ContextQuery) -> Con
             conversation.thread_id, query.max_tokens // SUMMARY_FRACTION
         )
         reserved += sum(map(token_estimates.estimate_text, summaries))
+    caught_up = CatchUp()
+    if known is not None and _begins_session(query, conversation):
+        caught_up = catch_up.read(user_id, query.time_zone)
+        reserved += catch_up.MAX_TOKENS if caught_up.text else 0
     recent = _recent_messages(conversation, query, query.max_tokens - reserved)
     if known is None or query.recall_query is None or state is None:
         prompt = memory_prompt.render(PromptMemories(summaries=summaries), 0)
@@ -107,7 +116,24 @@ def _load_conversation_and_memories(user_id: UserId, query: ContextQuery) -> Con
     memories = replace(memories, pinned=known.facts, summaries=summaries)
     zone = date_parsing.get_zone(query.time_zone) if query.time_zone else UTC
     text, facts = memory_prompt.render(memories, state.block_tokens, zone)
-    return Context(recent.messages, text, [*rules.facts, *facts], rules=rules.text)
+    episodes = [caught_up.episode] if caught_up.episode else []
+    return Context(
+        recent.messages,
+        text,
+        [*rules.facts, *facts, *episodes],
+        caught_up.text,
+        rules=rules.text,
+    )
+
+
+def _begins_session(query: ContextQuery, conversation: ThreadHistory | None) -> bool:
+    """Return whether the turn is the first of a session, which has a catch-up."""
+    sessions = query.settings.sessions
+    if sessions is None or not sessions.catch_up or query.recall_query is None:
+        return False
+    if query.client_sends_history:
+        return query.begins_conversation
+    return conversation is None or not conversation.is_in_session
 
 
 def _read_thread(user_id: UserId, query: ContextQuery) -> ThreadHistory | None:
@@ -156,10 +182,22 @@ def _recall(
             min_importance=settings.salience_threshold,
             limit=settings.salience_limit,
         )
+    facts = [found.fact for found in found_facts]
     return PromptMemories(
-        facts=[found.fact for found in found_facts],
+        facts=_without_own_episodes(facts, recent.thread_id),
         messages=_drop_duplicates(chain(important, similar)),
     )
+
+
+def _without_own_episodes(facts: list[Fact], thread_id: int | None) -> list[Fact]:
+    """Return the facts without episodes of the thread, whose messages the prompt has,
+    or summaries of them."""
+    episodes = [fact.id for fact in facts if fact.category == FactCategory.EPISODE]
+    if not episodes or thread_id is None:
+        return facts
+    own = Session.objects.filter(thread_id=thread_id, episode__in=episodes)
+    own_ids = set(own.values_list("episode", flat=True))
+    return [fact for fact in facts if fact.id not in own_ids]
 
 
 def _drop_duplicates(messages: Iterable[MessageHit]) -> list[MessageHit]:

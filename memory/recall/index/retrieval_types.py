@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.facts.types import Category, Status
+from memory.facts.types import AnyCategory, Status
 from memory.recall.index import tokenizer
 from memory.recall.types import Embedded, Query
 
@@ -33,7 +33,7 @@ class ParsedQuery:
 class FactFilter:
     """A filter of facts; None matches any value."""
 
-    category: Category | None = None
+    category: AnyCategory | None = None
     status: Status | None = "active"
 
     @property

@@ -25,6 +25,7 @@ from memory.models import (
     Passage,
     PendingErasure,
     PendingForgetting,
+    Session,
     StoredCompletion,
     Summary,
     Thread,
@@ -75,6 +76,19 @@ def store_user_data(user_id: UserId, secret: str = "plums") -> None:
     )
     PendingErasure.objects.create(
         user_id=user_id, confirmation_digest="", expires_at=AT
+    )
+    Session.objects.create(
+        user_id=user_id,
+        thread=thread,
+        first_position=0,
+        end_position=2,
+        started_at=AT,
+        ended_at=AT,
+        reason="request",
+        closed_at=AT,
+        episode=old,
+        score=4,
+        comment=secret,
     )
     PendingForgetting.objects.store_question(
         user_id, thread.name, new_turn_id(), [], AT

@@ -66,7 +66,11 @@ def test_token_authenticates_every_api_as_its_user(
         *[("POST", "/v1/tasks/x/cancel"), ("POST", "/v1/feedback")],
         *[("GET", "/v1/feedback/x"), ("POST", "/v1/responses")],
         *[("GET", "/v1/files"), ("GET", "/v1/conversations/x")],
-        *[("GET", "/v1/threads"), ("DELETE", "/v1/threads/x")],
+        *[
+            ("GET", "/v1/threads"),
+            ("DELETE", "/v1/threads/x"),
+            ("POST", "/v1/threads/x/end"),
+        ],
         *[("GET", "/v1/chat/completions"), ("GET", "/v1/chat/completions/x")],
         *[("POST", "/v1/chat/completions/x"), ("DELETE", "/v1/chat/completions/x")],
         *[

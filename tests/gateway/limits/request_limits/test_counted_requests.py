@@ -63,6 +63,7 @@ BODIES = {
     },
     ("POST", "/v1/embeddings"): {"model": "hash", "input": "tea"},
     ("PATCH", "/v1/threads/{thread_id}"): {"title": "tea"},
+    ("POST", "/v1/threads/{thread_id}/end"): {},
     ("POST", "/v1/threads/{thread_id}/messages"): {
         "agent": "assistant",
         "messages": [

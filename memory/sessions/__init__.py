@@ -1,0 +1,1 @@
+"""Sessions: how one ends, and the episode that is written of it."""
