@@ -77,7 +77,7 @@ def _expand_boolean(value: Any) -> Any:
 
 
 class SessionConfig(BaseModel):
-    """When a session of a thread ends, and what the next one is told of it."""
+    """When a session of a thread ends, and what the next one knows of it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

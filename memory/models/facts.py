@@ -132,7 +132,7 @@ class Fact(TrackedFact):
                 condition=Q(status="active", expires_at__isnull=False),
                 name="memory_fact_expiring",
             ),
-            # The last episode, which the next session is told.
+            # The last episode, for the next session.
             models.Index(
                 fields=["user_id", "-said_at"],
                 condition=Q(status="active", category="episode"),

@@ -40,9 +40,9 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
         They are open for a new episode. Call it under the lock of the user's facts.
         """
-        sessions = list(self.filter(episode__isnull=False).select_related("episode"))
+        sessions = list(self.filter(episode__isnull=False))
         for session in sessions:
-            facts = Fact.objects.filter(pk=session.episode_id)
+            facts = Fact.objects.filter(session=session)
             Passage.objects.unindex(session.user_id, fact__in=facts)
             facts.delete()
         self.filter(pk__in=[each.pk for each in sessions]).update(closed_at=None)
@@ -105,7 +105,7 @@ class Session(models.Model):
 
     @property
     def episode_text(self) -> str | None:
-        """What happened in it, unless the episode is held for review or forgotten."""
+        """The text of its episode, or None if that is held for review or forgotten."""
         episode = self.episode
         is_shown = episode is not None and episode.status == FactStatus.ACTIVE
         return episode.content if episode is not None and is_shown else None

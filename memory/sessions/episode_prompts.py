@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from core import token_estimates
 from core.messages import Message
 from core.text import lenient_json
+from core.text.injection import injection_filter
 from core.text.sanitization import shorten_middle
-from memory.extraction.injection import injection_filter
 from memory.extraction.prompts import PromptMessage
 
 MAX_TOKENS = 6_000

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db import transaction
 
 from config import live
+from config.sections import Config
 from core.ids import UserId
 from database import keyset
 from memory import memory_settings
@@ -89,7 +90,7 @@ def end_with_feedback(
 
 def end_idle(now: datetime) -> int:
     """End the sessions without a turn for as long as configured; return how many."""
-    settings = current_settings()
+    settings = current_settings(live.current())
     if settings is None:
         return 0
     idle_since = now - timedelta(minutes=settings.idle_minutes)
@@ -99,16 +100,22 @@ def end_idle(now: datetime) -> int:
     return sum(session is not None for session in ended)
 
 
-def end_all() -> int:
-    """End all open sessions, because the server shuts down; return how many."""
+def end_at_shutdown(config: Config) -> int:
+    """End all open sessions, if so configured; return how many.
+
+    Their episodes are written when workers run again.
+    """
+    settings = current_settings(config)
+    if settings is None or not settings.end_on_shutdown:
+        return 0
     found = list(Thread.objects.in_session().values_list("pk", flat=True))
     ended = (end(pk, EndReason.SHUTDOWN) for pk in found)
     return sum(session is not None for session in ended)
 
 
-def current_settings() -> SessionConfig | None:
+def current_settings(config: Config) -> SessionConfig | None:
     """Return the settings of sessions; None without memory or sessions."""
-    users = memory_settings.resolve_for_users(live.current())
+    users = memory_settings.resolve_for_users(config)
     return None if users is None else users.memory.sessions
 
 
@@ -155,7 +162,8 @@ def list_page(
     last = None if after is None else rows.filter(pk=after).first()
     if after is not None and last is None:
         return None
-    later = keyset.later_rows("ended_at", last and (last.ended_at, last.pk))
+    cursor = None if last is None else (last.ended_at, last.pk)
+    later = keyset.later_rows("ended_at", cursor)
     found = rows.filter(later).select_related("thread", "episode").newest_first()
     return list(found[:limit])
 

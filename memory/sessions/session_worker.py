@@ -23,7 +23,7 @@ from memory.facts import forgetting
 from memory.memory_settings import ExtractionModel, UserMemory
 from memory.models import Fact, Owner, Session, Thread
 from memory.recall import embedding
-from memory.recall.types import EmbeddingResult
+from memory.recall.types import UNEMBEDDED, EmbeddingResult
 from memory.sessions import episode_prompts, session_end
 from memory.sessions.episode_prompts import Episode, EpisodeInvalid
 from tasks.errors import LeaseLost
@@ -81,24 +81,25 @@ def _record_failure(task: Task, session: Session | None, exc: Exception) -> None
 
 def _close(task: Task, session: Session) -> None:
     memory = memory_settings.resolve_for_users(live.current())
-    episode = None
-    if (
-        memory is not None
-        and memory.memory.sessions
-        and memory.memory.sessions.episodes
-    ):
-        episode = _write_episode(session, memory)
-    text: EmbeddingResult = (None, "")
-    if memory is not None and episode is not None:
-        vectors, errors = embedding.embed_texts(memory.embedder, [episode.content])
-        text = vectors[0], (errors or [""])[0]
+    if memory is None:
+        _store(task, session, None)
+        return
+    episode, text = _write_episode(session, memory), UNEMBEDDED
+    if episode is not None:
+        (vector,), errors = embedding.embed_texts(memory.embedder, [episode.content])
+        text = vector, "".join(errors)
     _store(task, session, episode, text=text)
 
 
 def _write_episode(session: Session, memory: UserMemory) -> Episode | None:
-    messages = _read_messages(session)
+    """Return the episode of a session; None if it has none."""
+    owner = Owner.objects.filter(user_id=session.user_id).first()
+    settings = memory.memory.sessions
+    if settings is None or not settings.episodes or owner is None:
+        return None
+    messages = _read_messages(session, owner)
     said = sum(len(each.text) for each in messages if each.role == "user")
-    if said < MIN_USER_CHARS:
+    if said < MIN_USER_CHARS or not owner.is_learning_on:
         return None
     if memory.extraction_model is None:
         raise RuntimeError("no extraction model: set memory.user_state.learn_from")
@@ -106,9 +107,8 @@ def _write_episode(session: Session, memory: UserMemory) -> Episode | None:
     return episode and _without_forgotten(UserId(session.user_id), episode)
 
 
-def _read_messages(session: Session) -> list[PromptMessage]:
-    owner = Owner.objects.filter(user_id=session.user_id).first()
-    zone = date_parsing.get_zone(owner.time_zone if owner else "")
+def _read_messages(session: Session, owner: Owner) -> list[PromptMessage]:
+    zone = date_parsing.get_zone(owner.time_zone)
     rows = session.learned_messages.filter(role__in=DIALOGUE_ROLES)
     columns = rows.order_by("-position").values_list(
         "id", "position", "role", "text", "created_at"
@@ -163,7 +163,7 @@ def _store(
     session: Session,
     episode: Episode | None,
     *,
-    text: EmbeddingResult = (None, ""),
+    text: EmbeddingResult = UNEMBEDDED,
     error: str = "",
 ) -> None:
     """Store the episode, close the session and complete the task, all or none."""

@@ -83,7 +83,9 @@ def test_answers_refer_to_existing_lines():
 def test_labels_kinds_and_categories_are_valid():
     assert {pair.label for pair in DATA_SET.pairs} == set(get_args(Label))
     assert {query.kind for query in DATA_SET.queries} == KINDS
-    assert {fact.category for fact in DATA_SET.facts} == {*get_args(SearchedCategory)} - {"episode"}
+    assert {fact.category for fact in DATA_SET.facts} == {
+        *get_args(SearchedCategory)
+    } - {"episode"}
     kinds = {one.kind for each in DATA_SET.conversations for one in each.questions}
     assert kinds <= KINDS
 

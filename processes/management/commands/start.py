@@ -5,10 +5,12 @@ from argparse import ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import CommandParser
+from django.db import DatabaseError
 
 from config.loading import loader
 from config.management.base import ConfigCommand
 from config.sections import Config
+from memory.sessions import session_end
 from processes.errors import AlreadyRunning
 from processes.server import (
     background_server,
@@ -72,8 +74,16 @@ class Command(ConfigCommand):
                 planned, files, announce=lambda run: self._print_serving(config, run)
             )
             server.serve(options["timeout"])
+            self._end_sessions(config)
         elif not self._is_running(config, files):
             self._detach(config, files, options["timeout"] or DETACHED_LIMIT_SECONDS)
+
+    def _end_sessions(self, config: Config) -> None:
+        try:
+            session_end.end_at_shutdown(config)
+        except DatabaseError:
+            # They end later, when they have been idle.
+            logger.warning("could not end sessions", exc_info=True)
 
     def _detach(self, config: Config, files: StateDir, limit_seconds: float) -> None:
         try:

@@ -8,8 +8,9 @@ import openai
 import pytest
 
 from access.users import identity
+from config import live
 from memory import tasks as memory_tasks
-from memory.models import Fact, Passage, Session, Thread
+from memory.models import Fact, Owner, Passage, Session, Thread
 from memory.sessions import session_end, session_worker
 from tasks.models import Task
 from tests.gateway.calls import ask, prompt
@@ -164,6 +165,16 @@ def test_idle_session_ends_by_the_sweep(client, fake, user):
     assert not open_threads(user)
 
 
+def test_shutdown_ends_sessions_if_so_configured(client, fake, user, configure):
+    say(client, user, QUESTION)
+    session_end.end_at_shutdown(live.current())
+    assert open_threads(user) == {"flat"}
+    configure(REMEMBERING + "  sessions: {end_on_shutdown: true}\n")
+    session_end.end_at_shutdown(live.current())
+    assert sessions(user).get().reason == "shutdown"
+    assert not open_threads(user)
+
+
 def test_turn_in_the_meantime_keeps_an_idle_session_open(client, fake, user):
     say(client, user, QUESTION)
     thread = Thread.objects.get(user_id=identity.derive_user_id(user))
@@ -272,6 +283,17 @@ def test_turns_that_are_not_remembered_are_in_no_episode(client, fake, user):
     quoted = fake.requests[-1].body["messages"][1]["content"]
     assert "aunt" not in quoted
     assert QUESTION in quoted
+
+
+def test_user_who_switched_learning_off_has_no_episodes(client, fake, user, api):
+    say(client, user, QUESTION, session="end")
+    propose_facts(fake)
+    run_due_jobs()
+    rows = Owner.objects.filter(user_id=identity.derive_user_id(user))
+    assert rows.update(is_learning_on=False)
+    assert run_sessions() == 1
+    assert sessions(user).get().state == "closed"
+    assert not api.contents(category="episode")
 
 
 def test_unreadable_episode_is_asked_for_again(client, fake, user, api):
