@@ -24,7 +24,7 @@ SENTENCE_END = re.compile(r"(?<=[.!?。！？]\s)|(?<=[。！？\n])")  # noqa: 
 def is_about_assistant(content: str) -> bool:
     """Whether a fact is about the assistant instead of the user."""
     texts = deobfuscation.possible_readings(content)
-    return any(patterns.ABOUT_ASSISTANT.search(_normalize(text)) for text in texts)
+    return any(patterns.ABOUT_ASSISTANT.search(normalize(text)) for text in texts)
 
 
 def find_injection(content: str, quote: str) -> str:
@@ -49,7 +49,7 @@ def find_override(text: str) -> str:
 
     Checks the first `deobfuscation.MAX_LENGTH` characters.
     """
-    texts = map(_normalize, deobfuscation.possible_readings(text))
+    texts = map(normalize, deobfuscation.possible_readings(text))
     return _first_match(
         partial(_match_text, patterns.OVERRIDES), texts
     ) or _find_hidden_instruction(text)
@@ -67,7 +67,7 @@ def remove_instructions(text: str) -> str:
 def _is_instruction(sentence: str) -> bool:
     if len(sentence) > deobfuscation.MAX_LENGTH:
         return True  # Longer than the checked length, so not a sentence.
-    readings = map(_normalize, deobfuscation.possible_readings(sentence))
+    readings = map(normalize, deobfuscation.possible_readings(sentence))
     return bool(
         _first_match(_find_instruction, readings) or _find_hidden_instruction(sentence)
     )
@@ -80,10 +80,10 @@ def _first_match(find: Callable[[str], str], texts: Iterable[str]) -> str:
 def _iter_readings(content: str) -> Iterator[str]:
     """Yield the readings of a text: whole, and by line and sentence."""
     for text in deobfuscation.possible_readings(content):
-        yield _normalize(text)
+        yield normalize(text)
         parts = [s for line in text.splitlines() for s in SENTENCE_END.split(line)]
         if len(parts) > 1:
-            yield from map(_normalize, parts)
+            yield from map(normalize, parts)
 
 
 def _find_instruction(text: str) -> str:
@@ -107,7 +107,7 @@ def _find_format_request(text: str) -> str:
 
 def _find_hidden_instruction(text: str) -> str:
     """Return the same if accents or separated letters hide it, or ""."""
-    bare = map(_normalize, deobfuscation.strip_accents(text))
+    bare = map(normalize, deobfuscation.strip_accents(text))
     return _first_match(partial(_match_text, patterns.OVERRIDES), bare) or _first_match(
         partial(_match_text, patterns.UNSPACED), deobfuscation.find_spaced_letters(text)
     )
@@ -118,6 +118,6 @@ def _match_text(pattern: re2._Regexp, text: str) -> str:
     return str(found.group()) if found else ""
 
 
-def _normalize(text: str) -> str:
+def normalize(text: str) -> str:
     """Return a text in lower case, with single spaces between words."""
     return " ".join(text.casefold().split())

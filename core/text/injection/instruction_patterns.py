@@ -14,7 +14,7 @@ LETTER = r"[a-z0-9_\x{80}-\x{10ffff}]"
 letters of all scripts from punctuation."""
 
 
-def _any_of(*patterns: str) -> re2._Regexp:
+def any_of(*patterns: str) -> re2._Regexp:
     joined = "|".join(f"(?:{pattern})" for pattern in patterns)
     options = re2.Options()
     options.log_errors = False
@@ -29,7 +29,7 @@ VERB = (
     r"|answer\w*|respon\w*|repl\w+|ask\w*|agree\w*|promis\w*|claim\w*|state[sd]?"
     r"|want\w*|remember\w*|recall\w*|noted|mention\w*|wrote|gave|made)"
 )
-ABOUT_ASSISTANT = _any_of(
+ABOUT_ASSISTANT = any_of(
     rf"^(?:as )?(?:the |this |an? )?(?:{AI} )*{AI}(?:'s)? {VERB}\b",
     rf"^(?:the|this) (?:ai )?(?:model|bot)(?:'s)? {VERB}\b",
     rf"^(?:the|this|an) ai agent(?:'s)? {VERB}\b",
@@ -103,9 +103,9 @@ _OVERRIDES = (
     r"(?:निर्देश|नियम|पिछल).{0,60}(?:अनदेखा|भूल)",
     r"(?:अनदेखा|भूल).{0,60}(?:निर्देश|नियम)",
 )
-OVERRIDES = _any_of(*_OVERRIDES)
+OVERRIDES = any_of(*_OVERRIDES)
 """Phrases that try to cancel an assistant's instructions."""
-UNSPACED = _any_of(
+UNSPACED = any_of(
     *(
         pattern.replace(r"\b", "").replace(" ?", "").replace(" ", "")
         for pattern in _OVERRIDES
@@ -122,7 +122,7 @@ MODAL = (
     r"|is (?:required|obliged|allowed|permitted|instructed|free) to"
     r"|(?:will|may|can) (?:always|never|now|only)|to (?:always|never))"
 )
-COMMANDS = _any_of(
+COMMANDS = any_of(
     # English
     r"\byou (?:must|should|shall|have to|need to|ought to|always|never"
     r"|are (?:now|to|required|allowed|obliged)|will (?:always|never|now)"
@@ -200,7 +200,7 @@ FORM = (
     r"|(?:começ|contêm|contenham|inclu|acab)\w*|(?:fini|inizi|conteng|includ)\w*"
     r"|(?:eindig|begin|bevat)\w*|(?:kończ|zaczyn|zawiera)\w*)"
 )
-PREFERENCES = _any_of(
+PREFERENCES = any_of(
     rf"{LIKING}.{{0,40}}\b{REPLY}\b.{{0,25}}?\b{FORM}\b(?P<form>[^.!?;]*)",
     r"(?:предпочита|люб|нрав|хочет|хотел|проси)\w+.{0,40}ответ\w*.{0,25}?"
     r"(?:законч|заканч|начин|содерж|включа|оканч)\w*",
