@@ -212,7 +212,7 @@ class FactAdmin(UserRowsAdmin):
             raise Invalid("Name the user: POST /admin/users/{user}/facts")
         old = body.supersedes and public_ids.require_fact_id(body.supersedes)
         draft = body.to_fact_draft("operator", supersedes=old or None)
-        vector = sync_search.embed_fact(body.content)
+        vector = sync_search.embed_fact(body.content, body.category)
         with transaction.atomic():
             (saved,) = fact_store.save_drafts(
                 user_id,
@@ -239,7 +239,7 @@ class FactAdmin(UserRowsAdmin):
         changes = body.changes()
         if not changes:
             return row
-        vector = sync_search.embed_changed_fact(row.content, changes)
+        vector = sync_search.embed_changed_fact(row, changes)
         with transaction.atomic():
             if row.edit(changes, by=ACTOR, reason=body.reason, text=vector):
                 details = changed(row, True, *changes).details

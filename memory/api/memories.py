@@ -10,7 +10,6 @@ from api_base import pagination
 from api_base.json_responses import json_response
 from core.errors import Invalid
 from core.ids import UserId
-from core.text.injection import injection_filter
 from database import database_executor
 from memory.api import serializers
 from memory.api.schemas import (
@@ -28,7 +27,7 @@ from memory.api.schemas import (
     SavedMemory,
     SearchResultList,
 )
-from memory.facts import fact_store, forgetting, public_ids
+from memory.facts import fact_store, fact_validation, forgetting, public_ids
 from memory.recall import query_preparation, search
 
 ACTOR = "user"
@@ -66,10 +65,9 @@ async def create_memory(
     request: HttpRequest, query: Query[CallerQuery], body: Body[NewMemory]
 ) -> HttpResponse:
     user_id = identify_user(request, query, body)
-    draft = body.to_fact_draft(
-        "user", review_reason=injection_filter.find_injection(body.content, "")
-    )
-    vector = await query_preparation.embed_fact(body.content)
+    reason = fact_validation.find_review_reason(body.category, body.content)
+    draft = body.to_fact_draft("user", review_reason=reason)
+    vector = await query_preparation.embed_fact(body.content, body.category)
     (saved,) = await database_executor.run_to_end(
         audit_log.run_recorded,
         query_preparation.with_saved_fact(
@@ -155,11 +153,15 @@ async def change_memory(
         fact_store.get_fact, user_id, public_ids.require_fact_id(memory_id)
     )
     changes = body.changes()
-    if injection_filter.find_injection(changes.get("content", ""), ""):
+    text = {"content": fact.content, "category": fact.category, **changes}
+    is_new_text = not changes.keys().isdisjoint({"content", "category"})
+    if is_new_text and fact_validation.find_review_reason(
+        text["category"], text["content"]
+    ):
         # As on saving: prompts do not contain it until a person activates it.
         changes.setdefault("status", "pending_review")
     if changes:
-        vector = await query_preparation.embed_changed_fact(fact.content, changes)
+        vector = await query_preparation.embed_changed_fact(fact, changes)
         event = build_event(
             request, "memory.change", user_id, memory_id, fields=[*changes]
         )

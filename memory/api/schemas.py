@@ -194,7 +194,8 @@ class NewMemory(MemoryDates, NewFactFields):
 
     @property
     def embedding_tokens(self) -> int:
-        return token_estimates.estimate_text(self.content)
+        is_rule = self.category == "rule"
+        return 0 if is_rule else token_estimates.estimate_text(self.content)
 
 
 def remove_schema_defaults(schema: dict[str, Any]) -> None:

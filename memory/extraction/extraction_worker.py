@@ -31,6 +31,7 @@ from memory.facts import fact_store, forgetting
 from memory.facts.types import FactDraft, SaveResult
 from memory.memory_settings import ExtractionModel, UserMemory
 from memory.models import Fact, FactMessage, Passage, StoredMessage
+from memory.models.facts import MAX_RULES
 from memory.recall import embedding, search
 from memory.recall.index import tokenizer
 from memory.recall.types import Embedded, Query
@@ -247,7 +248,8 @@ def _similar_facts(
     user_messages: Sequence[PromptMessage],
     vectors: dict[int, Embedded | None],
 ) -> list[Fact]:
-    """Return stored facts similar to the user's messages, for the model to compare."""
+    """Return stored facts for the model to compare: the rules, and facts similar to
+    the user's messages."""
     text = "\n".join(message.text for message in user_messages)[-MAX_QUERY_CHARS:]
     query = Query(
         text,
@@ -256,7 +258,9 @@ def _similar_facts(
         fusion=memory.user_state.fusion,
     )
     results = search.search_facts(job.user_id, query, limit=MAX_SIMILAR_FACTS)
-    return [hit.fact for hit in results if hit.fact.category != "episode"]
+    similar = [hit.fact for hit in results if hit.fact.category != "episode"]
+    rules = Fact.objects.filter(user_id=job.user_id, category="rule")
+    return [*rules.with_status("active").newest_first()[:MAX_RULES], *similar]
 
 
 def _extract_facts(

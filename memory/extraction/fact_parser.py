@@ -75,6 +75,7 @@ class ProposedFact(BaseModel):
     content: str
     category: Annotated[Category, BeforeValidator(_parse_category)] = "general"
     importance: Annotated[int, BeforeValidator(_parse_importance)] = DEFAULT_IMPORTANCE
+    key: Any = None
     quote: str
     valid_from: Any = None
     expires_at: Any = None
@@ -162,14 +163,21 @@ class _FactValidator:
         content = self._check_content(proposed)
         source = self._find_quoted_message(proposed.quote)
         quote = proposed.quote.strip()[:MAX_QUOTE_LENGTH]
-        review_reason = injection_filter.find_injection(proposed.content, quote)
-        if not review_reason and injection_filter.is_about_assistant(content):
+        is_rule = proposed.category == "rule"
+        review_reason = fact_validation.find_review_reason(
+            proposed.category, proposed.content, quote
+        )
+        if not (is_rule or review_reason) and injection_filter.is_about_assistant(
+            content
+        ):
             raise FactRejected("about the assistant")
         valid_from, expires_at = self._parse_interval(proposed)
         draft = FactDraft(
             content=content,
             category=proposed.category,
-            importance=proposed.importance,
+            # It must not raise the importance of the message.
+            importance=DEFAULT_IMPORTANCE if is_rule else proposed.importance,
+            key=proposed.key if is_rule and isinstance(proposed.key, str) else None,
             agent=self._input.agent,
             quote=quote,
             message_id=source.id,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from core.text.injection import injection_filter, rule_filter
 from core.validation import storable_values
 from memory.errors import FactInvalid
 from memory.facts.types import MAX_RULE_KEY_LENGTH, MAX_RULE_LENGTH, FactDraft
@@ -40,6 +41,13 @@ def clean_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
     if "key" in cleaned:
         cleaned["key"] = clean_key(cleaned["key"])
     return cleaned
+
+
+def find_review_reason(category: str, content: str, quote: str = "") -> str:
+    """Return why a person must review a fact before prompts contain it, or ""."""
+    if category == "rule":
+        return rule_filter.find_violation(content, quote)
+    return injection_filter.find_injection(content, quote)
 
 
 def clean_text(text: str) -> str:

@@ -52,9 +52,12 @@ async def build_query(memory: UserMemory | None, text: str) -> Query:
     )
 
 
-async def embed_fact(memory: UserMemory | None, content: str) -> FactVector:
-    """Return a fact's vector; without memory, neither a vector nor a reason."""
-    if memory is None:
+async def embed_fact(
+    memory: UserMemory | None, content: str, category: str
+) -> FactVector:
+    """Return a fact's vector; neither a vector nor a reason for rules, which are not
+    searched, and without memory."""
+    if memory is None or category == "rule":
         return FactVector(None)
     text = tokenizer.strip_subject(content)
     embedded = await _try_embed(memory.embedder, text, query=False)

@@ -12,6 +12,7 @@ from memory import memory_settings
 from memory.config import UserState
 from memory.facts import public_ids
 from memory.facts.types import SaveResult
+from memory.models import Fact
 from memory.recall import query_embedding
 from memory.recall.query_embedding import FactVector
 from memory.recall.types import Fusion, Query
@@ -44,21 +45,23 @@ async def prepare_query(text: str, *, fusion: Fusion | None = None) -> PreparedQ
     return PreparedQuery(query, users.embedder.id if query.embedded else FAILED)
 
 
-async def embed_fact(content: str) -> FactVector:
+async def embed_fact(content: str, category: str) -> FactVector:
     """Return the vector of a fact that is about to be saved."""
     return await query_embedding.embed_fact(
-        memory_settings.resolve_for_users(live.current()), content
+        memory_settings.resolve_for_users(live.current()), content, category
     )
 
 
-async def embed_changed_fact(content: str, changes: Mapping[str, Any]) -> FactVector:
+async def embed_changed_fact(fact: Fact, changes: Mapping[str, Any]) -> FactVector:
     """Return the vector of a changed fact; none if its passage stays as it is.
 
-    A new text has no vector yet, and a restored one may have lost it.
+    A new text has no vector yet, nor has what was a rule; a restored text may have lost
+    it.
     """
-    if "content" not in changes and "status" not in changes:
+    category = changes.get("category", fact.category)
+    if not fact.is_rule and "content" not in changes and "status" not in changes:
         return FactVector(None)
-    return await embed_fact(changes.get("content", content))
+    return await embed_fact(changes.get("content", fact.content), category)
 
 
 def with_saved_fact(event: AuditEvent) -> Callable[[list[SaveResult]], AuditEvent]:

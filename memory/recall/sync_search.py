@@ -11,6 +11,7 @@ from config import live
 from core.ids import UserId
 from memory import memory_settings
 from memory.facts.types import AnyCategory
+from memory.models import Fact
 from memory.recall import query_preparation, search
 from memory.recall.context import turn_context
 from memory.recall.context.turn_context import ContextQuery
@@ -72,16 +73,16 @@ def memory_prompt(user_id: UserId, result: SearchResult, thread: str = "") -> st
     return "\n\n".join(filter(None, (context.rules, context.memory_prompt)))
 
 
-def embed_fact(content: str) -> FactVector:
+def embed_fact(content: str, category: str) -> FactVector:
     """Return the vector of a fact that is about to be saved."""
     return sync_bridge.run_sync(
-        query_preparation.embed_fact(content), timeout_seconds=TIMEOUT_SECONDS
+        query_preparation.embed_fact(content, category), timeout_seconds=TIMEOUT_SECONDS
     )
 
 
-def embed_changed_fact(content: str, changes: Mapping[str, Any]) -> FactVector:
+def embed_changed_fact(fact: Fact, changes: Mapping[str, Any]) -> FactVector:
     """Return the vector of a changed fact, as the API computes it."""
     return sync_bridge.run_sync(
-        query_preparation.embed_changed_fact(content, changes),
+        query_preparation.embed_changed_fact(fact, changes),
         timeout_seconds=TIMEOUT_SECONDS,
     )

@@ -136,4 +136,4 @@ def test_rule_with_an_overriding_quote_is_held():
 
 def test_reason_names_the_subject_and_the_words():
     reason = rule_filter.find_violation("Act as my lawyer.")
-    assert reason == "a rule about roles: 'act as'"
+    assert reason == "is about roles: 'act as'"

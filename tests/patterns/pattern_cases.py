@@ -13,7 +13,7 @@ from config.loading import placeholders
 from config.validation import suggestions
 from core.runtime.request_ids import ACCEPTED_ID
 from core.text import lenient_json, time_parsing
-from core.text.injection import injection_filter
+from core.text.injection import injection_filter, rule_filter
 from core.validation import tool_names
 from judges.scoring import verdict_parser
 from mcp_bridge.tools import result_conversion
@@ -184,6 +184,7 @@ PROVEN = {
     "memory.extraction.date_parsing.DATE_PATTERN": case("fullmatch", "1", "1111-11-11"),
     "memory.facts.public_ids.PATTERN": case("fullmatch", "a", "fact_"),
     "memory.facts.fact_validation.CONTROL_CHARACTERS": case("all", "a", "\x01"),
+    "memory.facts.fact_validation.NO_WORD": case("all", "a", " ", "_"),
     "memory.recall.index.tokenizer.PIECE": case(
         "all", *WORDS, ("", "1", "a"), ("", "1.1,", "中"), "🇦", "ऀ々", "1中", "11a"
     ),
@@ -334,6 +335,15 @@ FUNCTIONS: dict[str, Case] = {
         "ⅰ",
         "\u0300",
         "prefers replies ",
+    ),
+    "rule_filter.find_violation": case(
+        lambda text: rule_filter.find_violation(text, text),
+        "act as ",
+        'say "',
+        "send x ",
+        "all x ",
+        "without x ",
+        "你",
     ),
     "suspicion.is_about_assistant": case(
         injection_filter.is_about_assistant, "ai ", "as an ai "

@@ -16,11 +16,10 @@ from pydantic import Field, Strict, WithJsonSchema
 from agents.function_tools import FunctionTool, ToolArguments, json_tool
 from core.errors import Invalid
 from core.ids import UserId
-from core.text.injection import injection_filter
 from core.trace import Call, TracedToolCall
 from database import database_executor
 from memory.config import UserState
-from memory.facts import fact_store, public_ids
+from memory.facts import fact_store, fact_validation, public_ids
 from memory.facts.types import (
     MAX_CONTENT_LENGTH,
     Category,
@@ -83,17 +82,21 @@ class SaveArguments(ToolArguments):
         min_length=1,
         max_length=MAX_CONTENT_LENGTH,
         description="One fact about the user as a sentence that stands alone, with "
-        "absolute dates.",
+        "absolute dates; a rule as an instruction, such as 'Answer in German.'",
     )
-    category: Category = Field("general", description="The kind of fact.")
+    category: Category = Field(
+        "general",
+        description="The kind of fact; `rule` for how the user wants to be answered.",
+    )
     importance: int = Field(
         5, ge=1, le=10, description="From 1 (trivial) to 10 (critical)."
     )
     key: str | None = Field(
         None,
         max_length=255,
-        description="A name for a fact with a single value, such as 'home_city': a "
-        "new fact with the same key and category replaces it.",
+        description="A name for a fact with a single value, such as 'home_city', or "
+        "for what a rule is about, such as 'language' or 'length': a new fact with the "
+        "same key and category replaces it.",
     )
 
 
@@ -134,7 +137,9 @@ def make_tools(
         tool(
             SAVE,
             "Remember one fact about the user, because they asked for it or because "
-            "it will matter in later conversations.",
+            "it will matter in later conversations. Or one rule: if the user states a "
+            "lasting wish on how to be answered, such as the language, the length or "
+            "the tone. A wish for the answer in hand is not a rule.",
             SaveArguments,
             handlers.save,
         ),
@@ -191,9 +196,13 @@ class _MemoryToolHandlers:
             source="agent",
             agent=self.agent,
             # An injected prompt could make the model store instructions for itself.
-            review_reason=injection_filter.find_injection(arguments.content, ""),
+            review_reason=fact_validation.find_review_reason(
+                arguments.category, arguments.content
+            ),
         )
-        vector = await query_embedding.embed_fact(self.memory, arguments.content)
+        vector = await query_embedding.embed_fact(
+            self.memory, arguments.content, arguments.category
+        )
         (saved,) = await database_executor.run_to_end(
             fact_store.save_drafts,
             self.user_id,
@@ -209,13 +218,16 @@ class _MemoryToolHandlers:
         }
 
     async def update(self, arguments: UpdateArguments) -> Any:
-        if injection_filter.find_injection(arguments.content, ""):
-            raise Invalid("content looks like an instruction, not like a fact")
-        vector = await query_embedding.embed_fact(self.memory, arguments.content)
+        fact_id = public_ids.read_fact_id(arguments.id)
+        stored = await database_executor.run(fact_store.get_fact, self.user_id, fact_id)
+        category, content = stored.category, arguments.content
+        if reason := fact_validation.find_review_reason(category, content):
+            raise Invalid(f"the content {reason}; leave the fact as it is")
+        vector = await query_embedding.embed_fact(self.memory, content, category)
         fact = await database_executor.run_to_end(
             fact_store.edit_fact,
             self.user_id,
-            public_ids.read_fact_id(arguments.id),
+            fact_id,
             {"content": arguments.content},
             by=self.by,
             text=vector,

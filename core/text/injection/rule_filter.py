@@ -1,9 +1,9 @@
 """Filter of rules that are about more than the manner of answers.
 
-Rules are instructions, so whoever makes a model save one instructs it in every later
-conversation. The filter sends rules to review that are about the agent's instructions,
-roles, secrets, actions, safety or what answers must contain. It is strict: a person
-can accept a harmless rule.
+Rules are instructions: an attacker who makes a model save one instructs it in every
+later conversation. The filter sends rules to review that are about the agent's
+instructions, roles, secrets, actions, safety or what answers must contain. It is
+strict: a person can accept a harmless rule.
 """
 
 from core.text.injection import deobfuscation, injection_filter, rule_patterns
@@ -21,5 +21,5 @@ def find_violation(rule: str, quote: str = "") -> str:
     for text in map(injection_filter.normalize, texts):
         for subject, pattern in rule_patterns.VIOLATIONS.items():
             if found := pattern.search(text):
-                return f"a rule about {subject}: '{found.group().strip()[:80]}'"
+                return f"is about {subject}: '{found.group().strip()[:80]}'"
     return ""

@@ -219,7 +219,7 @@ def save_facts(user_id, *contents):
         fact_store.save_drafts(
             user_id,
             [FactDraft(content)],
-            [sync_search.embed_fact(content).embedded],
+            [sync_search.embed_fact(content, "general").embedded],
             by="extraction",
         )
 
