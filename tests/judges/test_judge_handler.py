@@ -12,8 +12,9 @@ from core.ids import new_turn_id
 from core.messages import Message
 from judges.models import JudgeTask, Score
 from judges.runs import judge_queue
-from judges.scoring import judge_context, runner
+from judges.scoring import judge_context
 from memory.user_data import erasure
+from providers import json_answers
 from tasks.models import Task
 from tasks.user_data import ExportedTask
 from telemetry.models import Expense
@@ -270,7 +271,7 @@ def refusal(param: str | None = None) -> ScriptedAnswer:
 def optional_parameters(fake) -> list[set[str]]:
     """Return the optional parameters of each request to a judge."""
     return [
-        runner.OPTIONAL_PARAMETERS & request.body.keys()
+        json_answers.OPTIONAL_PARAMETERS & request.body.keys()
         for request in judge_requests(fake)
     ]
 
@@ -281,7 +282,7 @@ def with_schemas(configure, worker):
         JUDGE_CONFIG.replace("    retries: 0", "    structured_outputs: native", 1)
     )
     yield
-    runner._unsupported_parameters.clear()
+    json_answers._unsupported_parameters.clear()
 
 
 def test_refused_parameters_are_not_sent_again(
@@ -290,12 +291,12 @@ def test_refused_parameters_are_not_sent_again(
     judge += [refusal()]
     ask(client, user, "The capital?", agent="judged")
     assert wait_for_task(worker, user_id).state == "done"
-    assert optional_parameters(fake) == [runner.OPTIONAL_PARAMETERS, set()]
+    assert optional_parameters(fake) == [json_answers.OPTIONAL_PARAMETERS, set()]
     ask(client, user, "And of Peru?", agent="judged")
     for task in tasks_of(user_id):
         worker.check_queue()
         assert worker.wait_for_end(task).state == "done"
-    assert optional_parameters(fake) == [runner.OPTIONAL_PARAMETERS, set(), set()]
+    assert optional_parameters(fake) == [json_answers.OPTIONAL_PARAMETERS, set(), set()]
 
 
 def test_named_unsupported_parameters_are_dropped(
@@ -305,7 +306,7 @@ def test_named_unsupported_parameters_are_dropped(
     ask(client, user, "The capital?", agent="judged")
     assert wait_for_task(worker, user_id).state == "done"
     assert optional_parameters(fake) == [
-        runner.OPTIONAL_PARAMETERS,
+        json_answers.OPTIONAL_PARAMETERS,
         {"response_format"},
         set(),
     ]
@@ -317,8 +318,8 @@ def test_unrelated_refusal_drops_no_parameters(
     judge += [refusal(), refusal()]
     ask(client, user, "The capital?", agent="judged")
     assert wait_for_task(worker, user_id).state == "errored"
-    assert optional_parameters(fake) == [runner.OPTIONAL_PARAMETERS, set()]
-    assert runner._unsupported_parameters == {}
+    assert optional_parameters(fake) == [json_answers.OPTIONAL_PARAMETERS, set()]
+    assert json_answers._unsupported_parameters == {}
 
 
 def test_judge_call_times_out(worker, judge, fake, configure, client, user, user_id):
