@@ -21,6 +21,7 @@ from memory.extraction import quote_check
 from memory.facts.text_comparison import sentence_parser
 from memory.recall.index import tokenizer
 from providers.embeddings import hash_embedder
+from safety.detection import personal_data
 
 Use = Callable[[str], Any]
 Text = tuple[str, str, str]
@@ -320,6 +321,22 @@ RARE = "".join(map(chr, range(0x4E00, 0x4E00 + 150)))
 """Each character is less than a hundredth of the text, so difflib compares them all."""
 
 FUNCTIONS: dict[str, Case] = {
+    "personal_data.find_personal_data": case(
+        lambda text: list(
+            personal_data.find_personal_data(text, [*personal_data.KINDS])
+        ),
+        "1",
+        "1 ",
+        "4111 ",
+        "AB12",
+        "AB12 ",
+        "a@",
+        "a.",
+        "a@b.cc ",
+        ":a",
+        "+1 ",
+        "0 ",
+    ),
     "suspicion.why_held": case(
         lambda text: injection_filter.find_injection(text, text),
         "https://",

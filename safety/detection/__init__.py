@@ -1,0 +1,1 @@
+"""What checks look for: patterns, personal data, injections, moderation, a model."""
