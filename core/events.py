@@ -44,6 +44,8 @@ class ServedBy:
     """The number of requests to providers, failed ones included."""
     cost_micro_usd: int | None = None
     """None while it is unknown, and for models without a price."""
+    safety: Mapping[str, Any] | None = None
+    """The results of safety checks so far; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True)

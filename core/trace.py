@@ -12,8 +12,11 @@ from typing import Literal
 
 from core.events import Usage
 
-ToolKind = Literal["mcp", "subagent", "skill", "memory", "task", "client", "unknown"]
-"""The kind of the called tool; `unknown` is a tool that does not exist."""
+ToolKind = Literal[
+    "mcp", "subagent", "skill", "memory", "task", "client", "safety", "unknown"
+]
+"""The kind of the called tool; `safety` is a check of the turn, `unknown` a tool that
+does not exist."""
 
 
 def now() -> datetime:

@@ -45,6 +45,7 @@ COULISSE_SECTIONS = [
     "processes.config.SIDECARS",
     "providers.config.PROVIDERS",
     "providers.pricing.config.PRICES",
+    "safety.config.SAFETY",
     "smoke.config.SMOKE_TESTS",
     "studio.config.STUDIO",
     "tasks.config.TASKS",
@@ -57,6 +58,7 @@ COULISSE_CHECKS: list[str] = [
     "turns.checks.check_names",
     "experiments.checks.check_variants",
     "judges.checks.check_judges",
+    "turns.checks.check_safety",
 ]
 COULISSE_TASK_KINDS = "coulisse_site.task_kinds.KINDS"
 # Records changes by commands in the audit log, for apps below it.
@@ -76,6 +78,7 @@ COULISSE_USER_DATA = [
     "files.user_data.TABLES",
     "tasks.user_data.TABLES",
     "judges.user_data.TABLES",
+    "safety.user_data.TABLES",
     "smoke.user_data.TABLES",
 ]
 COULISSE_MAY_CHANGE_COMMANDS = "studio.config.may_change_commands"
@@ -97,6 +100,7 @@ INSTALLED_APPS = [
     "agents",
     "files",
     "memory",
+    "safety",
     "experiments",
     "judges",
     "turns",

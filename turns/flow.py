@@ -23,6 +23,7 @@ from telemetry.types import Outcome
 from turns.lifecycle import turn_record
 from turns.lifecycle.completion import save
 from turns.preparation.turn_builder import prepare
+from turns.safety import safety_checks
 from turns.structured_output import reply_format
 from turns.turn import Turn, TurnRequest
 
@@ -42,6 +43,8 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
     has_started = False
     turn_record.register_live(turn)
     try:
+        if turn.safety is not None:
+            turn = await safety_checks.check_input(turn)
         async with aclosing(answer(turn)) as events:
             async for event in events:
                 if not has_started:
@@ -69,7 +72,13 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
 
 
 def answer(turn: Turn) -> AsyncGenerator[Event]:
-    """Call the model, and tools until it has answered. Stores nothing."""
+    """Call the model, and tools until it has answered. Stores only incidents."""
+    if turn.safety is None:
+        return _answer(turn)
+    return safety_checks.check_reply(turn, turn.safety, _answer)
+
+
+def _answer(turn: Turn) -> AsyncGenerator[Event]:
     request = turn.request
     # One chain for all requests of a repair, so that the same model continues.
     chain = FallbackChain(fallback_chain.models_for(turn.config, turn.agent))

@@ -23,6 +23,7 @@ from core.trace import Call
 from memory.config import MemoryConfig
 from memory.extraction.extraction_tasks import ExtractionRequest
 from providers.embeddings.usage_collector import EmbeddingCall
+from safety.turn_safety import TurnSafety
 from telemetry.config import TelemetryConfig
 from telemetry.types import Origin, Outcome, TurnRecord
 from turns.budget.usage_grant import UsageGrant
@@ -140,6 +141,8 @@ class Turn:
     """Its calls so far."""
     embeddings: Sequence[EmbeddingCall] = ()
     """Its calls of embedding APIs so far."""
+    safety: TurnSafety | None = None
+    """Its safety checks; None if its agent has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """OpenAI's chat completion objects and the response headers, from a turn's events."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +15,7 @@ from core.reply import Reply
 PROVIDER_HEADER = "X-Coulisse-Provider"
 ATTEMPTS_HEADER = "X-Coulisse-Attempts"
 COST_HEADER = "X-Coulisse-Cost-Usd"
+SAFETY_HEADER = "X-Coulisse-Safety"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +108,20 @@ def coulisse_fields(served_by: ServedBy | None) -> dict[str, Any]:
 
     It is not within `usage`, since clients add up the integers there.
     """
-    if served_by is None or served_by.cost_micro_usd is None:
+    if served_by is None:
         return {}
-    return {"coulisse": {"cost_usd": served_by.cost_micro_usd / 1_000_000}}
+    fields: dict[str, Any] = {}
+    if served_by.cost_micro_usd is not None:
+        fields["cost_usd"] = served_by.cost_micro_usd / 1_000_000
+    if served_by.safety is not None:
+        fields["safety"] = served_by.safety
+    return {"coulisse": fields} if fields else {}
+
+
+def format_safety(safety: Mapping[str, Any]) -> str:
+    """Return the levels of safety checks as a header: `crisis=none, pii=found`."""
+    levels = safety["levels"].items()
+    return ", ".join(f"{quote(name)}={quote(level)}" for name, level in levels)
 
 
 def serving_headers(provider: str, attempts: int) -> dict[str, str]:
@@ -117,5 +129,8 @@ def serving_headers(provider: str, attempts: int) -> dict[str, str]:
 
     For a stream, as of its start.
     """
-    # Provider names may contain any characters, headers only ASCII.
-    return {PROVIDER_HEADER: quote(provider), ATTEMPTS_HEADER: str(attempts)}
+    headers = {ATTEMPTS_HEADER: str(attempts)}
+    if provider:  # A safety check may have replied.
+        # Provider names may contain any characters, headers only ASCII.
+        headers[PROVIDER_HEADER] = quote(provider)
+    return headers

@@ -21,7 +21,10 @@ logger = logging.getLogger(__name__)
 
 
 def served_by_headers(served_by: ServedBy) -> dict[str, str]:
-    return serializers.serving_headers(served_by.provider, served_by.attempts)
+    headers = serializers.serving_headers(served_by.provider, served_by.attempts)
+    if served_by.safety is not None:
+        headers[serializers.SAFETY_HEADER] = serializers.format_safety(served_by.safety)
+    return headers
 
 
 async def complete(

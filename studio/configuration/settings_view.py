@@ -22,6 +22,7 @@ MAX_NAMES = 6
 GROUPS: dict[str, Sequence[str]] = {
     "Models and tools": ("providers", "prices", "mcp", "skills", "vars"),
     "Memory and telemetry": ("memory", "telemetry", "storage"),
+    "Safety": ("safety",),
     "Access and limits": ("auth", "users", "default_user_id", "limits"),
     "Background work": ("tasks", "triggers", "sidecars"),
     "Server": ("server", "public_base_url", "mcp_server", "studio"),

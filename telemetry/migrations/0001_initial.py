@@ -80,7 +80,7 @@ class Migration(migrations.Migration):
                 ('error', models.TextField(null=True)),
                 ('depth', models.SmallIntegerField()),
                 ('name', models.CharField(max_length=255)),
-                ('kind', models.CharField(choices=[('mcp', 'Mcp'), ('subagent', 'Subagent'), ('skill', 'Skill'), ('memory', 'Memory'), ('task', 'Task'), ('client', 'Client'), ('unknown', 'Unknown')], max_length=16)),
+                ('kind', models.CharField(choices=[('mcp', 'Mcp'), ('subagent', 'Subagent'), ('skill', 'Skill'), ('memory', 'Memory'), ('task', 'Task'), ('client', 'Client'), ('safety', 'Safety'), ('unknown', 'Unknown')], max_length=16)),
                 ('target', models.CharField(blank=True, default='', max_length=255)),
                 ('call_id', models.CharField(blank=True, default='', max_length=255)),
                 ('arguments', models.TextField(blank=True, default='')),
@@ -88,7 +88,7 @@ class Migration(migrations.Migration):
                 ('turn', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='telemetry.turn')),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('turn', 'position'), name='telemetry_tool_call_position'), models.CheckConstraint(condition=models.Q(('position__gte', 0), models.Q(('parent_position', None), ('parent_position__lt', models.F('position')), _connector='OR')), name='telemetry_tool_call_after_parent'), models.CheckConstraint(condition=models.Q(('kind__in', ['mcp', 'subagent', 'skill', 'memory', 'task', 'client', 'unknown'])), name='telemetry_tool_call_kind')],
+                'constraints': [models.UniqueConstraint(fields=('turn', 'position'), name='telemetry_tool_call_position'), models.CheckConstraint(condition=models.Q(('position__gte', 0), models.Q(('parent_position', None), ('parent_position__lt', models.F('position')), _connector='OR')), name='telemetry_tool_call_after_parent'), models.CheckConstraint(condition=models.Q(('kind__in', ['mcp', 'subagent', 'skill', 'memory', 'task', 'client', 'safety', 'unknown'])), name='telemetry_tool_call_kind')],
             },
         ),
         migrations.CreateModel(

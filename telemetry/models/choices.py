@@ -41,6 +41,7 @@ class ToolCallKind(models.TextChoices):
     MEMORY = "memory"
     TASK = "task"
     CLIENT = "client"
+    SAFETY = "safety"
     UNKNOWN = "unknown"
 
 

@@ -69,6 +69,7 @@ def test_every_problem_id_is_listed():
         "mcp_bridge",
         "memory",
         "providers",
+        "safety",
         "smoke",
         "tasks",
         "triggers",

@@ -138,10 +138,11 @@ def served_by(turn: Turn) -> ServedBy:
     charge = charge_calls(turn)
     last = _latest_model_call(turn)
     return ServedBy(
-        last.provider,
-        last.model,
+        "" if last is None else last.provider,
+        "" if last is None else last.model,
         trace.count_attempts(turn.record),
         charge.micro_usd if charge.is_priced else None,
+        None if turn.safety is None else turn.safety.summary(),
     )
 
 
@@ -150,13 +151,16 @@ def annotate_error(error: CoulisseError, turn: Turn) -> None:
 
     They become headers of the response.
     """
-    error.provider = error.provider or _latest_model_call(turn).provider
+    last = _latest_model_call(turn)
+    if last is not None:
+        error.provider = error.provider or last.provider
     error.attempts = trace.count_attempts(turn.record)
 
 
-def _latest_model_call(turn: Turn) -> trace.ModelCall:
-    """Return the agent's latest model call. A running turn has at least one."""
-    return next(c for c in reversed(turn.record) if isinstance(c, trace.ModelCall))
+def _latest_model_call(turn: Turn) -> trace.ModelCall | None:
+    """Return the agent's latest model call; None if a safety check replied instead."""
+    calls = (c for c in reversed(turn.record) if isinstance(c, trace.ModelCall))
+    return next(calls, None)
 
 
 def build_record(

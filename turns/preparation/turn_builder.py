@@ -35,6 +35,7 @@ from turns.config import HISTORY
 from turns.preparation import attachments, extra_parameters, prompt, routing
 from turns.preparation.extra_parameters import NO_PARAMETERS, ExtraParameters
 from turns.preparation.prompt_draft import PromptDraft
+from turns.safety import input_masks
 from turns.tools import toolbox
 from turns.tools.toolbox import Toolbox
 from turns.turn import StartTime, Turn, TurnRequest
@@ -51,6 +52,9 @@ async def prepare(request: TurnRequest) -> Turn:
     _check_caller(config, request)
     route = await routing.choose_agent(config, request.agent, request.user_id)
     agent = route.agent
+    safety = input_masks.start(config, request, agent)
+    if safety is not None:
+        request = await input_masks.mask_input(request, safety)
     request = await attachments.describe_files(request, config, agent)
     extras = _extra_parameters(config, request, agent)
     history_mode = choose_history_mode(config, request, agent)
@@ -74,7 +78,7 @@ async def prepare(request: TurnRequest) -> Turn:
             request.user_id, composed.messages, config, agent, new=composed.new
         )
     except BaseException:
-        _release(grant or UsageGrant(usage.counter_keys()), config, embeddings)
+        release(grant or UsageGrant(usage.counter_keys()), config, embeddings)
         raise
     return Turn(
         request=request,
@@ -97,10 +101,12 @@ async def prepare(request: TurnRequest) -> Turn:
         tool_set=tool_set,
         experiment=route.experiment,
         embeddings=embeddings,
+        record=[] if safety is None else safety.record,
+        safety=safety,
     )
 
 
-def _release(
+def release(
     grant: UsageGrant, config: Config, embeddings: Sequence[EmbeddingCall]
 ) -> None:
     """Release the usage of a turn that does not begin.

@@ -34,6 +34,7 @@ from memory.models import StoredMessage as MessageRow
 from memory.models.fields import write_vector
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
+from safety.models import Incident
 from smoke.models import SmokeMessage, SmokeRun
 from tasks.models import Task
 from tasks.queue.task_spec import TaskSpec
@@ -73,6 +74,17 @@ def store_user_data(user_id: UserId, secret: str = "plums") -> None:
         model="small",
         run=ConsolidationRun.objects.create(started_at=AT),
         created_at=AT,
+    )
+    Incident.objects.create(
+        at=AT,
+        check_name="words",
+        level="flagged",
+        severity=1,
+        stage="before",
+        agent="assistant",
+        excerpt=secret,
+        user_id=user_id,
+        turn_id=message.turn_id,
     )
     PendingErasure.objects.create(
         user_id=user_id, confirmation_digest="", expires_at=AT

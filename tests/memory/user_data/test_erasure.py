@@ -76,6 +76,7 @@ def test_erasure_preview_counts_equal_deleted_rows(owner):
         "turns": 1,
         "mcp_tokens": 1,
         "files": 1,
+        "safety_incidents": 1,
         "owners": 1,
     }
     assert erasure.erase_user(owner) == would_delete
@@ -384,6 +385,7 @@ def test_tables_are_erased_in_this_order():
         "turns",
         "mcp_tokens",
         "files",
+        "safety_incidents",
         "owners",
     ]
 
@@ -405,6 +407,7 @@ def test_lists_are_exported_in_this_order():
         "tasks",
         "scores",
         "feedback",
+        "safety_incidents",
         "smoke_messages",
         "smoke_runs",
     ]

@@ -1,0 +1,7 @@
+"""Django configuration of the safety app."""
+
+from django.apps import AppConfig
+
+
+class SafetyApp(AppConfig):
+    name = "safety"

@@ -1,0 +1,79 @@
+"""The YAML's `safety:` section: what is refused, with which words."""
+
+import pytest
+from pydantic import ValidationError
+
+from config.errors import ConfigInvalid
+from safety.config import SAFETY, compile_pattern
+from tests.safety.safe_server import check, control_check, safety_yaml
+
+MODEL = {"provider": "openai", "model": "m", "instructions": "x"}
+TWO = {"pii": ["email"], "moderation": {}}
+
+
+def refusal(*checks: dict) -> str:
+    with pytest.raises(ValidationError) as caught:
+        SAFETY.adapter.validate_python({"checks": list(checks)})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"by": {}}, "must have exactly one of regex, pii, injection, json_schema"),
+        ({"by": TWO}, "must have exactly one of"),
+        ({"by": {"regex": {"flagged": ["(a"]}}}, "is not a pattern of RE2: missing )"),
+        ({"by": {"regex": {"flagged": ["(?=a)b"]}}}, "RE2 has no look-around"),
+        ({"by": {"regex": {"flagged": ["a*"]}}}, "matches the empty text"),
+        ({"by": {"regex": {"high": ["a"]}}}, "level 'high', which is not under levels"),
+        ({"by": {"pii": ["name"]}}, "'email', 'phone', 'iban', 'card' or 'ip'"),
+        ({"by": {"model": MODEL}}, "levels need a text each"),
+        ({"by": {"json_schema": {"type": "objec"}}}, "is not a JSON Schema"),
+        ({"by": {"json_schema": {"type": "object"}}}, "for replies: when: after"),
+        ({"levels": {"none": ""}}, "'none' is a level that every check has"),
+        ({"actions": {"high": {}}}, "actions has the level 'high'"),
+        ({"actions": {"flagged": {"mask": True, "refuse": "No."}}}, "contradict"),
+        (
+            {"when": "after", "actions": {"flagged": {"instruct": "Go."}}},
+            "come too late unless the check runs before the reply",
+        ),
+        (
+            {"by": "injection", "actions": {"flagged": {"mask": True}}},
+            "mask, which only regex and pii can do",
+        ),
+        (
+            {"when": "beside", "actions": {"flagged": {"mask": True}}},
+            "mask, which comes too late beside the reply",
+        ),
+    ],
+)
+def test_invalid_check_is_refused(fields, problem):
+    assert problem in refusal(check(**fields))
+
+
+def test_names_are_unique():
+    assert "already has the name 'words'" in refusal(check(), check())
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        (control_check(agents=["asistant"]), "did you mean 'assistant'?"),
+        (check(actions={"flagged": {"hand_over": "cloud"}}), "hands over to agent"),
+        (
+            check(by={"moderation": {"provider": "opena"}}),
+            "uses provider 'opena', which is not under providers:; did you mean",
+        ),
+    ],
+    ids=["agent", "hand_over", "provider"],
+)
+@pytest.mark.database
+def test_unknown_names_are_refused(configure, fields, problem):
+    with pytest.raises(ConfigInvalid) as caught:
+        configure(safety_yaml(fields))
+    assert problem in str(caught.value)
+
+
+def test_patterns_take_linear_time():
+    pattern = compile_pattern("(a+)+$")
+    assert not pattern.search("a" * 100_000 + "b")

@@ -1,0 +1,72 @@
+"""Texts that arrive in pieces: what passes, what is masked, what is held back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safety.config import SafetyCheck
+from safety.text_window import TextWindow
+
+MASK = {"flagged": {"mask": True}}
+WORD = SafetyCheck.model_validate(
+    {
+        "name": "word",
+        "when": "after",
+        "by": {"regex": {"flagged": ["x+y"]}},
+        "actions": MASK,
+    }
+)
+MAIL = SafetyCheck.model_validate(
+    {"name": "mail", "when": "after", "by": {"pii": ["email"]}, "actions": MASK}
+)
+WINDOW = 40
+
+
+def run(check: SafetyCheck, pieces: list[str], size: int | None = WINDOW) -> str:
+    window = TextWindow([check], size)
+    passed = "".join(window.add(piece) for piece in pieces)
+    return passed + window.flush()
+
+
+@given(
+    st.text("xyz ", max_size=120),
+    st.lists(st.integers(1, 30), min_size=1, max_size=20),
+)
+def test_pieces_are_masked_like_the_whole(text, sizes):
+    """Patterns of at most half a window do not depend on where pieces end."""
+    text = text.replace("x" * 15, "x")
+    pieces, position = [], 0
+    while position < len(text):
+        size = sizes[len(pieces) % len(sizes)]
+        pieces.append(text[position : position + size])
+        position += size
+    assert run(WORD, pieces) == run(WORD, [text], None)
+
+
+@pytest.mark.parametrize("start", range(60))
+def test_address_is_masked_wherever_it_is(start):
+    text = f"{' .' * 30}a.b@example.com{' .' * 30}"
+    text = text[start:]
+    assert run(MAIL, [*text]) == text.replace("a.b@example.com", "[email]")
+
+
+def test_no_more_than_a_window_is_held_back():
+    window = TextWindow([WORD], WINDOW)
+    given = passed = 0
+    for piece in ["z"] * 100 + ["x"] * 100 + ["z" * 500, "x" * 500]:
+        given += len(piece)
+        passed += len(window.add(piece))
+        assert given - passed < WINDOW
+
+
+def test_found_text_has_its_surroundings():
+    check = SafetyCheck.model_validate(
+        {"name": "w", "when": "after", "by": {"regex": {"flagged": ["bad"]}}}
+    )
+    window = TextWindow([check], WINDOW)
+    for piece in [*f"{'-' * 90} bad {'-' * 90}"]:
+        window.add(piece)
+    window.flush()
+    found = window.take_found()
+    assert {each.level for each in found} == {"flagged"}
+    assert all("bad" in each.excerpt for each in found)

@@ -1,0 +1,1 @@
+"""The safety checks of a turn: of its messages, and of its reply."""

@@ -1,0 +1,121 @@
+"""The safety checks of a turn before, beside and after its reply."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from core.events import Event, TurnFinished
+from core.messages import Message
+from database import database_executor
+from database.errors import DatabaseDown
+from safety import check_runner, incidents, output_guard
+from safety.output_guard import OutputGuard
+from safety.turn_safety import TurnSafety
+from turns.lifecycle import turn_record
+from turns.preparation import prompt, turn_builder
+from turns.turn import Turn
+
+logger = logging.getLogger(__name__)
+
+
+async def check_input(turn: Turn) -> Turn:
+    """Run the checks before the reply; return the turn that replies.
+
+    It may have further instructions, or be that of another agent.
+    """
+    safety = turn.safety
+    if safety is None:
+        return turn
+    messages, earlier = _conversation(turn)
+    checks = safety.checks_at("before", is_windowed=False)
+    await asyncio.gather(
+        _read_session(safety),
+        check_runner.run_checks(safety, checks, messages, earlier=earlier),
+    )
+    await store_incidents(safety)
+    if safety.decision is None and safety.hand_over is not None:
+        turn = await _hand_over(turn, safety, safety.hand_over)
+    return _instruct(turn, safety.instructions)
+
+
+async def _hand_over(turn: Turn, safety: TurnSafety, agent: str) -> Turn:
+    """Prepare the turn again for another agent, which the caller need not be allowed.
+
+    Its own checks apply beside and after the reply.
+    """
+    caller = turn.request.caller
+    if caller.token is not None:
+        caller = replace(caller, token=replace(caller.token, agents=None))
+    request = replace(turn.request, agent=agent, caller=caller)
+    other = await turn_builder.prepare(request)
+    turn_builder.release(turn.usage_grant, turn.config, turn.embeddings)
+    own = [] if other.safety is None else other.safety.checks
+    known = {check.name for check in safety.checks}
+    safety.checks = [*safety.checks, *(c for c in own if c.name not in known)]
+    safety.turn = replace(safety.turn, agent=other.agent.name)
+    turn_record.unregister_live(turn)
+    other = replace(other, safety=safety, record=turn.record)
+    turn_record.register_live(other)
+    return other
+
+
+def _instruct(turn: Turn, instructions: Sequence[str]) -> Turn:
+    """Return the turn with instructions after the other system messages."""
+    if not instructions:
+        return turn
+    message = Message("system", "\n\n".join(instructions))
+
+    def add(messages: Sequence[Message]) -> Sequence[Message]:
+        position = len(prompt.leading_system(messages))
+        return [*messages[:position], message, *messages[position:]]
+
+    return replace(
+        turn, prompt=add(turn.prompt), model_messages=add(turn.model_messages)
+    )
+
+
+async def check_reply(
+    turn: Turn, safety: TurnSafety, answer: Callable[[Turn], AsyncGenerator[Event]]
+) -> AsyncGenerator[Event]:
+    """Yield the events of a turn's reply, checked while they arrive."""
+    if safety.decision is not None:
+        for event in output_guard.ending(safety):
+            yield event
+        return
+    messages, earlier = _conversation(turn)
+    is_streamed = turn.request.stream
+    guard = OutputGuard(safety, messages, earlier=earlier, stream=is_streamed)
+    try:
+        async with aclosing(guard.run(answer(turn))) as events:
+            async for event in events:
+                if isinstance(event, TurnFinished):
+                    await store_incidents(safety)
+                yield event
+    finally:
+        await store_incidents(safety)
+
+
+def _conversation(turn: Turn) -> tuple[list[Message], int]:
+    """Return the messages that a check reads, and how many of them are earlier ones."""
+    messages = prompt.conversation(turn.prompt)
+    return messages, max(len(messages) - len(turn.new), 0)
+
+
+async def _read_session(safety: TurnSafety) -> None:
+    """Read the highest levels of the session, which an incognito turn has not."""
+    if not safety.turn.is_incognito:
+        read = incidents.session_levels
+        safety.session = await database_executor.run(read, safety.turn)
+
+
+async def store_incidents(safety: TurnSafety) -> None:
+    """Store what was found since the last call, also if the turn fails later."""
+    found = safety.take_unstored()
+    if not found:
+        return
+    try:
+        await database_executor.run_to_end(incidents.store, safety.turn, found)
+    except DatabaseDown:
+        logger.exception("%d safety incidents were not stored", len(found))
