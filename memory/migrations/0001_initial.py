@@ -193,6 +193,19 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='AgentState',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('agent', models.CharField(max_length=255)),
+                ('data', models.TextField(default='{}')),
+                ('updated_at', models.DateTimeField()),
+                ('thread', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, to='memory.thread')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('thread', 'agent'), name='memory_agent_state_agent')],
+            },
+        ),
+        migrations.CreateModel(
             name='Summary',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

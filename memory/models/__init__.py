@@ -1,5 +1,6 @@
 """Models of conversations, extracted facts and the search index."""
 
+from memory.models.agent_states import AgentState
 from memory.models.completions import StoredCompletion
 from memory.models.fact_changes import FactChange
 from memory.models.fact_choices import FactCategory, FactSource, FactStatus
@@ -14,6 +15,7 @@ from memory.models.threads import ConsolidationRun, Summary, Thread
 from memory.models.users import EndUser
 
 __all__ = [
+    "AgentState",
     "ConsolidationRun",
     "EndUser",
     "Fact",

@@ -18,6 +18,7 @@ from database.user_data import Export, ExportedRow, UserTable
 from memory.api.schemas import FactId, FactWithHistory
 from memory.extraction import extraction_tasks
 from memory.models import (
+    AgentState,
     Fact,
     FactChange,
     FactMessage,
@@ -122,6 +123,15 @@ class ExportedSummary(ExportedRow):
     created_at: UnixSeconds
 
 
+class ExportedState(ExportedRow):
+    """What an agent keeps of a conversation."""
+
+    thread_id: ThreadName
+    agent: str
+    state: dict[str, Any] = Field(validation_alias="values")
+    updated_at: UnixSeconds
+
+
 class ExportedExtraction(ExportedRow):
     """The extraction of facts from a turn, and its result."""
 
@@ -208,6 +218,11 @@ def _sessions_of(user_id: UserId) -> QuerySet[Session]:
     return Session.objects.filter(user_id=user_id).select_related("thread")
 
 
+def _states_of(user_id: UserId) -> QuerySet[AgentState]:
+    of_user = AgentState.objects.filter(thread__user_id=user_id)
+    return of_user.select_related("thread")
+
+
 def _extractions_of(user_id: UserId) -> TaskQuerySet:
     thread_id = Cast(KeyTextTransform("thread", "payload"), BigIntegerField())
     threads = Thread.objects.filter(pk=OuterRef("thread_pk")).values("name")
@@ -243,6 +258,13 @@ TABLES = (
         erased=44,
         through="thread",
         export=Export("summaries", ExportedSummary, _summaries_of),
+    ),
+    UserTable(
+        "agent_states",
+        AgentState,
+        erased=35,
+        through="thread",
+        export=Export("agent_states", ExportedState, _states_of),
     ),
     UserTable(
         "extraction_jobs",

@@ -17,6 +17,7 @@ from mcp_bridge.models import McpToken
 from memory.extraction import extraction_tasks
 from memory.extraction.extraction_tasks import ExtractionRequest, TurnRange
 from memory.models import (
+    AgentState,
     ConsolidationRun,
     Fact,
     FactChange,
@@ -105,6 +106,7 @@ def store_user_data(user_id: UserId, secret: str = "plums") -> None:
     PendingForgetting.objects.store_question(
         user_id, thread.name, new_turn_id(), [], AT
     )
+    AgentState.objects.change(thread.pk, "coach", lambda _: {"note": secret}, AT)
     search = tool_call("search", model_call(), arguments=secret, result=secret)
     store_turn(
         model_call(), search, user_id=user_id, user_message=secret, started_at=AT
