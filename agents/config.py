@@ -16,6 +16,7 @@ from pydantic import (
 
 from agents.memory_config import AgentMemoryConfig, Probability, expand_boolean
 from agents.realtime_config import RealtimeConfig
+from agents.state.config import StateFields
 from config.agent_settings import AGENT_SETTINGS, AgentSettings
 from config.sections import Config, Location, Problem, Section
 from config.validation.named_lists import by_name
@@ -150,6 +151,11 @@ class AgentConfig(BaseModel):
         default=False,
         description="Give the agent the tools search_memory, save_memory, "
         "update_memory and forget_memory.",
+    )
+    state: StateFields = Field(
+        default={},
+        description="What it keeps of each conversation: fields by name, which its "
+        "tool update_state changes and every prompt shows.",
     )
     skills: tuple[str, ...] = Field(
         default=(),

@@ -2,12 +2,14 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from django.core.management import get_commands
 
 from agents.config import AgentConfig
 from agents.skills.skill_registry import SkillsConfig
+from agents.state.config import Reducer, StateField
 from config import sections
 from config.config import ServerConfig
 from config.loading import secrets_file
@@ -368,6 +370,12 @@ def test_every_mcp_server_field_is_listed():
 
 
 # smoke-tests.md
+
+
+def test_every_state_field_is_listed():
+    fields = names_in_table("state.md", "field of a state")
+    assert fields == StateField.model_fields.keys()
+    assert names_in_table("state.md", "reducer") == {*get_args(Reducer)}
 
 
 @pytest.mark.parametrize(

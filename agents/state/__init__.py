@@ -1,0 +1,1 @@
+"""What an agent keeps of a conversation between turns."""
