@@ -29,6 +29,7 @@ from telemetry.types import Origin, Outcome, TurnRecord
 from turns.budget.usage_grant import UsageGrant
 from turns.preparation.options import TurnOptions
 from turns.structured_output import reply_format
+from turns.tools.state_tool import TurnState
 
 OnEnd = Callable[[Reply, Sequence[Call]], None]
 OnInterruption = Callable[[], None]
@@ -133,6 +134,8 @@ class Turn:
     """The agent's own tools."""
     tool_set: ToolSet | None = None
     """The tools of the agent and the client, as models receive them."""
+    state: TurnState | None = None
+    """The state of its agent, if that declares one."""
     model_messages: Sequence[Message] = ()
     """The prompt with the contents of its files, as the models receive it."""
     experiment: str = ""

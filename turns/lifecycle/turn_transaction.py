@@ -11,7 +11,7 @@ from django.db.utils import DataError, IntegrityError
 from database.errors import TurnDiscarded
 from memory.models.sessions import EndReason
 from memory.sessions import session_end
-from memory.transcript import message_store
+from memory.transcript import agent_states, message_store
 from memory.transcript.message_rows import NewMessage
 from memory.transcript.withholding import NO_FACTS
 from telemetry.config import TelemetryConfig
@@ -37,7 +37,7 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
     error is raised.
     """
     turn, record = ended.turn, ended.record
-    append = partial(
+    append_messages = partial(
         message_store.append_turn,
         record.user_id,
         record.thread,
@@ -48,6 +48,20 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
         sent=turn_record.sent_conversation(ended, entries) if entries else None,
         facts=memory_tools.touched_facts(turn.record) if turn.tools else NO_FACTS,
     )
+
+    def append() -> str:
+        thread = append_messages()
+        if entries and turn.state is not None and turn.state.changes:
+            # To the thread from which it was read, even if the turn is moved to one of
+            # its own.
+            agent_states.change_in_turn(
+                record.user_id,
+                turn.request.options.thread,
+                turn.agent.name,
+                turn.state.reduce,
+            )
+        return thread
+
     try:
         with transaction.atomic():
             # The thread is locked first, in the same order as the erasure of a user.

@@ -108,7 +108,12 @@ class PromptDraft:
 
     def compose(self, context: Context) -> ComposedPrompt:
         """Return the prompt; raises `MessagesInvalid` and `ContextTooLong`."""
-        parts = (context.rules, context.memory_prompt, context.catch_up)
+        parts = (
+            context.rules,
+            context.memory_prompt,
+            context.state_prompt,
+            context.catch_up,
+        )
         memory = [Message("system", part) for part in parts if part]
         if self.history_mode == "server":
             stored = prompt.without_audio(context.messages)

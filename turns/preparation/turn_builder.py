@@ -7,6 +7,7 @@ from access.users import identity
 from agents import fallback_chain, loop
 from agents.config import AgentConfig
 from agents.loop import ToolSet
+from agents.state import presentation
 from config import live
 from config.sections import Config
 from core import token_usage
@@ -18,7 +19,7 @@ from memory import memory_settings
 from memory.extraction.extraction_tasks import ExtractionRequest
 from memory.memory_settings import ResolvedMemory
 from memory.recall import query_embedding
-from memory.recall.context.turn_context import ContextQuery
+from memory.recall.context.turn_context import ContextQuery, StateQuery
 from providers.config import PROVIDERS
 from providers.embeddings import usage_collector
 from providers.embeddings.usage_collector import EmbeddingCall
@@ -37,6 +38,7 @@ from turns.preparation.extra_parameters import NO_PARAMETERS, ExtraParameters
 from turns.preparation.prompt_draft import PromptDraft
 from turns.safety import input_masks
 from turns.tools import toolbox
+from turns.tools.state_tool import TurnState
 from turns.tools.toolbox import Toolbox
 from turns.turn import StartTime, Turn, TurnRequest
 
@@ -59,7 +61,10 @@ async def prepare(request: TurnRequest) -> Turn:
     extras = _extra_parameters(config, request, agent)
     history_mode = choose_history_mode(config, request, agent)
     memory = _memory(config, request, agent, history_mode)
-    tools = await _tools(config, request, agent)
+    state = None
+    if agent.state and history_mode != "none":
+        state = TurnState(agent.state)
+    tools = await _tools(config, request, agent, state)
     tool_set = loop.build_tool_set(request.tools, tools, request.parameters)
     count_tokens = _prompt_counter(config, request, agent, tool_set)
     draft = PromptDraft.of(request, agent, history_mode, count_tokens)
@@ -68,8 +73,10 @@ async def prepare(request: TurnRequest) -> Turn:
     await _check_limits_of_recall(usage, memory)
     grant: UsageGrant | None = None
     try:
-        query = await _query(request, memory, draft)
+        query = await _query(request, memory, draft, state)
         context, grant = await async_reservations.load_context_and_reserve(query, usage)
+        if state is not None:
+            state.values = context.state
         if request.format is not None:
             # Not before the limits allow the turn: a schema can be costly to compile.
             await request.format.compile()
@@ -99,6 +106,7 @@ async def prepare(request: TurnRequest) -> Turn:
         recalled_fact_ids=context.facts,
         tools=tools,
         tool_set=tool_set,
+        state=state,
         experiment=route.experiment,
         embeddings=embeddings,
         record=[] if safety is None else safety.record,
@@ -174,10 +182,15 @@ def _memory(
 
 
 async def _tools(
-    config: Config, request: TurnRequest, agent: AgentConfig
+    config: Config,
+    request: TurnRequest,
+    agent: AgentConfig,
+    state: TurnState | None,
 ) -> list[Tool]:
     """Return the agent's tools; raises `Invalid` for a name the client also uses."""
-    box = Toolbox(config, request.user_id, request.options, request=request)
+    box = Toolbox(
+        config, request.user_id, request.options, request=request, state=state
+    )
     tools = await box.open(agent)
     toolbox.check_names(agent, tools, request.tools)
     return tools
@@ -198,7 +211,10 @@ def _prompt_counter(
 
 
 async def _query(
-    request: TurnRequest, memory: ResolvedMemory, draft: PromptDraft
+    request: TurnRequest,
+    memory: ResolvedMemory,
+    draft: PromptDraft,
+    state: TurnState | None,
 ) -> ContextQuery:
     """Return what to read for the turn, within the tokens that the draft leaves."""
     options = request.options
@@ -217,7 +233,15 @@ async def _query(
         sent_replies=draft.open_exchange(),
         time_zone=options.time_zone,
         begins_conversation=draft.history_mode == "client" and not draft.has_reply,
+        state=None if state is None else _state_query(draft.agent),
     )
+
+
+def _state_query(agent: AgentConfig) -> StateQuery:
+    render = partial(
+        presentation.render_state, agent.state, context_tokens=agent.context_tokens
+    )
+    return StateQuery(agent.name, render)
 
 
 def _extraction_request(

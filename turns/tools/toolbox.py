@@ -25,8 +25,15 @@ from mcp_bridge.toolset import ServerGrant
 from memory import memory_settings
 from turns.preparation import routing
 from turns.preparation.options import TurnOptions
-from turns.tools import mcp_sessions, memory_tools, readonly_tools, task_tools
+from turns.tools import (
+    mcp_sessions,
+    memory_tools,
+    readonly_tools,
+    state_tool,
+    task_tools,
+)
 from turns.tools.forget_tool import ConfirmationContext
+from turns.tools.state_tool import TurnState
 from turns.turn import TurnRequest
 
 
@@ -41,6 +48,8 @@ class Toolbox:
     """Number of agents above the one whose tools it makes."""
     request: TurnRequest | None = None
     """The turn's request; None outside a turn."""
+    state: TurnState | None = None
+    """The state that the tool of the turn's own agent changes."""
     is_shadow_run: bool = False
     """Whether tools that may change something are replaced by stubs."""
 
@@ -51,6 +60,7 @@ class Toolbox:
         """
         tools: list[Tool] = [
             *self._memory(agent),
+            *self._state(),
             *self._subagents(agent),
             *self._skills(agent),
             *self._tasks(agent),
@@ -84,10 +94,13 @@ class Toolbox:
             is_of_user=is_message and request.learns and request.origin == "chat",
         )
 
+    def _state(self) -> Iterable[Tool]:
+        return () if self.state is None else (state_tool.make_tool(self.state),)
+
     def _subagents(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.subagents:
             return
-        nested = replace(self, depth=self.depth + 1)
+        nested = replace(self, depth=self.depth + 1, state=None)
         for name in agent.subagents:
             yield Subagent(
                 name,

@@ -6,17 +6,25 @@ important ones (salience) and those similar to the question (relevance). Source:
 """
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from itertools import chain
+from typing import Any
 
 from core import token_estimates
 from core.ids import TurnId, UserId
 from core.messages import Message
 from memory.config import MemoryConfig, UserState
 from memory.extraction import date_parsing
-from memory.models import Fact, FactCategory, Session, StoredMessage, Summary
+from memory.models import (
+    AgentState,
+    Fact,
+    FactCategory,
+    Session,
+    StoredMessage,
+    Summary,
+)
 from memory.recall import search
 from memory.recall.context import catch_up, memory_prompt
 from memory.recall.context.catch_up import CatchUp
@@ -30,6 +38,15 @@ SUMMARY_FRACTION = 4
 
 MIN_SUMMARY_TOKENS = 50
 """Few summaries have fewer tokens; this limits how many are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateQuery:
+    """Reads the state of an agent in the thread."""
+
+    agent: str
+    render: Callable[[Mapping[str, Any]], str]
+    """Returns the part of the prompt with these values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +68,8 @@ class ContextQuery:
     """The user's IANA time zone, used for dates; "" is UTC."""
     begins_conversation: bool = False
     """Whether the client, which keeps the conversation, begins one."""
+    state: StateQuery | None = None
+    """None for agents without a state."""
 
     @property
     def needs_reading(self) -> bool:
@@ -58,6 +77,7 @@ class ContextQuery:
             not self.client_sends_history
             or self.recall_query is not None
             or bool(self.sent_replies)
+            or self.state is not None
         )
 
 
@@ -75,6 +95,10 @@ class Context:
     """The stored messages of replies that the client sent, by digest."""
     rules: str = ""
     """How the user wants to be answered, or ""."""
+    state: Mapping[str, Any] = field(default_factory=dict)
+    """The values of the agent's state."""
+    state_prompt: str = ""
+    """The state for the prompt, or ""."""
 
 
 def load_context(user_id: UserId, query: ContextQuery) -> Context:
@@ -82,11 +106,24 @@ def load_context(user_id: UserId, query: ContextQuery) -> Context:
 
     Raises `ReplyUnknown`.
     """
+    if query.state is not None:
+        return _load_with_state(user_id, query, query.state)
     context = _load_conversation_and_memories(user_id, query)
     if not query.sent_replies:
         return context
     replies = stored_replies.read_replies(user_id, query.thread, query.sent_replies)
     return replace(context, replies=replies)
+
+
+def _load_with_state(
+    user_id: UserId, query: ContextQuery, state_query: StateQuery
+) -> Context:
+    row = AgentState.objects.of_thread(user_id, query.thread, state_query.agent)
+    values = {} if row is None else row.values
+    prompt = state_query.render(values)
+    max_tokens = query.max_tokens - token_estimates.estimate_text(prompt)
+    context = load_context(user_id, replace(query, state=None, max_tokens=max_tokens))
+    return replace(context, state=values, state_prompt=prompt)
 
 
 def _load_conversation_and_memories(user_id: UserId, query: ContextQuery) -> Context:
