@@ -1,6 +1,7 @@
 """`/v1/threads`: conversations of a user."""
 
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,8 @@ from access.audit.request_audit import build_event
 from access.users.caller import caller_of
 from access.users.list_queries import ListQuery, OrderedListQuery
 from access.users.request_user import CallerQuery, identify_user
+from agents.config import AGENTS
+from agents.state.reducers import Fields, StateChange, reduce_state
 from api_base import pagination
 from api_base.json_responses import json_response
 from config import live
@@ -24,7 +27,12 @@ from memory import memory_settings
 from memory.errors import ThreadUnknown
 from memory.extraction.extraction_tasks import ExtractionRequest
 from memory.sessions import session_end
-from memory.transcript import conversations, imported_turns, thread_deletion
+from memory.transcript import (
+    agent_states,
+    conversations,
+    imported_turns,
+    thread_deletion,
+)
 from memory.transcript.conversations import Conversation, ConversationMessage
 from memory.transcript.imported_turns import ImportedMessage, ImportedTurns
 from turns import idempotency
@@ -38,6 +46,7 @@ from turns.threads.schemas import (
     SessionEnd,
     SessionList,
     SessionObject,
+    StateChangeBody,
     ThreadChange,
     ThreadCounts,
     ThreadDeleted,
@@ -45,6 +54,8 @@ from turns.threads.schemas import (
     ThreadMessage,
     ThreadMessageList,
     ThreadObject,
+    ThreadState,
+    ThreadStateQuery,
 )
 
 MAX_DIGITS = 19
@@ -195,6 +206,46 @@ async def list_sessions(
     return json_response(pagination.cut_page(shown, query.limit))
 
 
+@router.get(
+    "/{path:thread_id}/state",
+    summary="Show the state of an agent in a thread",
+    response=ThreadState,
+)
+async def show_state(
+    request: HttpRequest, thread_id: str, query: Query[ThreadStateQuery]
+) -> HttpResponse:
+    user_id = identify_user(request, query)
+    fields = _find_fields(request, query.agent)
+    row = await database_executor.run(
+        agent_states.read, user_id, _name(thread_id), query.agent
+    )
+    return json_response(ThreadState.of(thread_id, row, fields))
+
+
+@router.patch(
+    "/{path:thread_id}/state",
+    summary="Change the state of an agent in a thread",
+    response=ThreadState,
+)
+async def change_state(
+    request: HttpRequest,
+    thread_id: str,
+    query: Query[CallerQuery],
+    body: Body[StateChangeBody],
+) -> HttpResponse:
+    user_id = identify_user(request, query, body)
+    fields = _find_fields(request, body.agent)
+    change = StateChange(body.changes, body.reset)
+    row = await database_executor.run_to_end(
+        agent_states.change,
+        user_id,
+        _name(thread_id),
+        body.agent,
+        partial(reduce_state, fields, change=change),
+    )
+    return json_response(ThreadState.of(thread_id, row, fields))
+
+
 @router.get("/{path:thread_id}", summary="Show a thread", response=ThreadObject)
 async def show_thread(
     request: HttpRequest, thread_id: str, query: Query[CallerQuery]
@@ -275,6 +326,25 @@ def _session_id(after: str | None) -> UUID | None:
 def _name(thread_id: str) -> str:
     """Return the name of a thread in an address; that of the default one is empty."""
     return "" if thread_id == DEFAULT_THREAD else thread_id
+
+
+def _find_fields(request: HttpRequest, agent: str) -> Fields:
+    """Return the fields of an agent's state.
+
+    Raises `AgentUnknown`, and `Invalid` for an agent without a state.
+    """
+    config = live.current()
+    allowed = caller_of(request).agents
+    routing.check_name(config, agent, allowed=allowed, param="agent")
+    found = config.get(AGENTS).get(agent)
+    if found is None or not found.state:
+        raise Invalid(
+            f"'{agent}' has no state",
+            param="agent",
+            code="no_state",
+            detail="declare it as 'state' of the agent",
+        )
+    return found.state
 
 
 async def _find(user_id: UserId, thread_id: str) -> Conversation:

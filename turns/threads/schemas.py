@@ -1,7 +1,7 @@
 """Requests and responses of `/v1/threads`."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -15,6 +15,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from access.users.request_user import CallerBody, CallerQuery
+from agents.state.config import MAX_FIELDS
+from agents.state.reducers import Fields, StateChange, reduce_state
 from api_base.field_types import (
     Instant,
     NullIfEmpty,
@@ -24,6 +26,7 @@ from api_base.field_types import (
 from api_base.pagination import ListPage
 from core.messages import Role
 from memory.api.schemas import FactId
+from memory.models import AgentState
 from memory.sessions.session_end import MAX_COMMENT_LENGTH
 from memory.transcript.conversations import MAX_TITLE_LENGTH
 from turns.preparation.options import DEFAULT_THREAD
@@ -93,6 +96,52 @@ class NewMessages(CallerBody):
     learn: bool = Field(
         default=True, description="Whether facts are extracted from them."
     )
+
+
+AgentName = Annotated[
+    str, StringConstraints(min_length=1, max_length=255), AfterValidator(refuse_nul)
+]
+
+
+class ThreadStateQuery(CallerQuery):
+    """Query of `GET /v1/threads/{id}/state`."""
+
+    agent: AgentName = Field(description="The agent whose state it is.")
+
+
+class StateChangeBody(CallerBody):
+    """Body of `PATCH /v1/threads/{id}/state`."""
+
+    agent: AgentName = Field(description="The agent whose state it is.")
+    changes: dict[str, Any] = Field(
+        default={},
+        max_length=MAX_FIELDS,
+        description="New values by field, which its reducer combines with the stored "
+        "one.",
+    )
+    reset: list[str] = Field(
+        default=[],
+        max_length=MAX_FIELDS,
+        description="Fields that are emptied first.",
+    )
+
+
+class ThreadState(BaseModel):
+    object: Literal["thread.state"] = "thread.state"
+    thread_id: str
+    agent: str
+    state: dict[str, Any] = Field(description="The values of its fields.")
+    updated_at: UnixSeconds | None = Field(description="Null before the first change.")
+
+    @classmethod
+    def of(cls, thread_id: str, row: AgentState, fields: Fields) -> Self:
+        """Return the values of the fields that are declared now."""
+        return cls(
+            thread_id=thread_id,
+            agent=row.agent,
+            state=reduce_state(fields, row.values, StateChange()),
+            updated_at=row.updated_at,
+        )
 
 
 class ThreadObject(BaseModel):

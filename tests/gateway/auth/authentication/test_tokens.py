@@ -71,6 +71,7 @@ def test_token_authenticates_every_api_as_its_user(
             ("DELETE", "/v1/threads/x"),
             ("POST", "/v1/threads/x/end"),
         ],
+        *[("GET", "/v1/threads/x/state"), ("PATCH", "/v1/threads/x/state")],
         *[("GET", "/v1/chat/completions"), ("GET", "/v1/chat/completions/x")],
         *[("POST", "/v1/chat/completions/x"), ("DELETE", "/v1/chat/completions/x")],
         *[

@@ -64,6 +64,7 @@ BODIES = {
     ("POST", "/v1/embeddings"): {"model": "hash", "input": "tea"},
     ("PATCH", "/v1/threads/{thread_id}"): {"title": "tea"},
     ("POST", "/v1/threads/{thread_id}/end"): {},
+    ("PATCH", "/v1/threads/{thread_id}/state"): {"agent": "assistant"},
     ("POST", "/v1/threads/{thread_id}/messages"): {
         "agent": "assistant",
         "messages": [
@@ -110,7 +111,10 @@ BODIES = {
 }
 
 
-QUERIES = {("GET", "/v1/memories/search"): {"q": "tea"}}
+QUERIES = {
+    ("GET", "/v1/memories/search"): {"q": "tea"},
+    ("GET", "/v1/threads/{thread_id}/state"): {"agent": "assistant"},
+}
 
 
 def operations(url: str) -> list[tuple[str, str]]:
