@@ -48,7 +48,7 @@ class AgentReferenceDetail(BaseModel):
 class AgentUse(BaseModel):
     """Something an agent may use."""
 
-    kind: Literal["MCP", "agent", "memory", "skill", "tasks"]
+    kind: Literal["MCP", "agent", "memory", "skill", "state", "tasks"]
     name: str
     detail: str = ""
 
@@ -140,6 +140,8 @@ def list_uses(agent: AgentConfig) -> Iterator[AgentUse]:
         yield AgentUse(kind="skill", name=name)
     if agent.memory_tools:
         yield AgentUse(kind="memory", name="memory tools")
+    if agent.state:
+        yield AgentUse(kind="state", name=", ".join(agent.state))
     if agent.task_tools:
         tools = agent.task_tools
         detail = "" if isinstance(tools, bool) else ", ".join(tools)

@@ -10,10 +10,11 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any, TypeVar
 
+from admin_base.model_admin import redact_row
 from core.ids import UserId
 from judges.models import Feedback, Score
 from memory.facts import public_ids
-from memory.models import Fact, StoredMessage, Thread
+from memory.models import AgentState, Fact, StoredMessage, Thread
 from memory.transcript import conversation_queries
 from studio.conversations.schemas import (
     MAX_TEXT_LENGTH,
@@ -21,6 +22,7 @@ from studio.conversations.schemas import (
     FailedTurn,
     MessageCall,
     MessageTurn,
+    StoredState,
     ThreadMessage,
     ThreadMessageList,
 )
@@ -29,6 +31,7 @@ from telemetry.models import ToolCall, Turn
 Row = TypeVar("Row")
 
 MAX_FAILED_TURNS = 50
+MAX_STATES = 20
 
 
 def load_messages(
@@ -36,7 +39,7 @@ def load_messages(
 ) -> ThreadMessageList:
     """Return the newest messages of a thread, or those before a position.
 
-    Turns that failed without a message are included. It takes seven queries, however
+    Turns that failed without a message are included. It takes eight queries, however
     long the conversation is.
     """
     rows, has_more = conversation_queries.list_messages(
@@ -55,10 +58,16 @@ def load_messages(
     timed.sort(key=lambda pair: pair[0])
     return ThreadMessageList(
         thread=thread,
+        states=_load_states(thread),
         data=[each for _, each in timed],
         has_more=has_more,
         first_position=rows[0].position if rows else None,
     )
+
+
+def _load_states(thread: Thread) -> list[StoredState]:
+    rows = AgentState.objects.filter(thread=thread).order_by("agent")
+    return [StoredState.model_validate(redact_row(row)) for row in rows[:MAX_STATES]]
 
 
 def load_failed_turns(user_id: UserId) -> ThreadMessageList:

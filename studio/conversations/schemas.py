@@ -1,8 +1,9 @@
 """Responses of the pages about a user that join the rows of several apps."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from api_base.field_types import NullIfEmpty
@@ -113,11 +114,28 @@ class ThreadMessage(MessageFields):
     feedback: TurnFeedback | None = None
 
 
+class StoredState(RowObject):
+    """What an agent keeps of a thread."""
+
+    agent: str
+    state: dict[str, Any] = Field(validation_alias="values")
+    updated_at: datetime
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """The fields, and their values as JSON."""
+        values = self.state.items()
+        return [(name, orjson.dumps(value).decode()) for name, value in values]
+
+
 class ThreadMessageList(BaseModel):
     """Messages of a thread, oldest first, with the failed turns between them."""
 
     object: Literal["list"] = "list"
     thread: UserThread | None
+    states: list[StoredState] = Field(
+        default=[], description="What agents keep of the thread."
+    )
     data: list[ThreadMessage | FailedTurn]
     has_more: bool = Field(description="Whether there are earlier ones.")
     first_position: int | None = Field(description="`before` of the previous page.")

@@ -11,7 +11,7 @@ from core.ids import new_turn_id
 from core.messages import Message, ToolCall
 from judges.models import Feedback, Score
 from judges.scoring.verdict_parser import JudgeResult
-from memory.models import Thread
+from memory.models import AgentState, Thread
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from studio.conversations import conversation
@@ -371,4 +371,22 @@ def test_query_count_is_independent_of_length(alice):
             page_data = conversation.load_messages(alice, thread)
         assert len(page_data.data) == 2 * sum(range(number + 1)) or number == 12
         counts.append(len(queries))
-    assert counts == [7, 7]
+    assert counts == [8, 8]
+
+
+def test_state_of_agents_is_shown(script, browser, alice):
+    store_messages(alice, Message("user", "Hi"), Message("assistant", "Hello!"))
+    thread = Thread.objects.get(user_id=alice)
+    values = {"concerns": [MARKUP], "progress": {"week": 3}}
+    now = datetime.now(UTC)
+    AgentState.objects.change(thread.pk, "coach", lambda _: values, now)
+
+    (state,) = read(script, alice)["states"]
+    text = page(browser, alice)
+
+    assert state["agent"] == "coach"
+    assert state["state"] == values
+    assert "State of coach" in text
+    assert "<dt>progress</dt>" in text
+    assert "{&quot;week&quot;:3}" in text
+    assert MARKUP not in text
