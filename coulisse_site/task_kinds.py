@@ -32,6 +32,7 @@ KINDS = [
         "turns.shadow_runs.shadow_handler.run",
         is_background=True,
     ),
+    TaskKind("safety", Queue.AGENTS, "safety.webhooks.run"),
     TaskKind(
         "smoke", Queue.SHADOW, "smoke.execution.run_handler.run", is_background=True
     ),

@@ -15,6 +15,7 @@ from safety.output_guard import OutputGuard
 from safety.turn_safety import TurnSafety
 from turns.lifecycle import turn_record
 from turns.preparation import prompt, turn_builder
+from turns.safety import session_levels
 from turns.turn import Turn
 
 logger = logging.getLogger(__name__)
@@ -106,8 +107,7 @@ def _conversation(turn: Turn) -> tuple[list[Message], int]:
 async def _read_session(safety: TurnSafety) -> None:
     """Read the highest levels of the session, which an incognito turn has not."""
     if not safety.turn.is_incognito:
-        read = incidents.session_levels
-        safety.session = await database_executor.run(read, safety.turn)
+        safety.session = await database_executor.run(session_levels.read, safety.turn)
 
 
 async def store_incidents(safety: TurnSafety) -> None:
