@@ -84,13 +84,18 @@ class ChatApi:
         self._client.close()
 
     def request(
-        self, method: str, *path: str, user: str | None, **params: str | int
+        self,
+        method: str,
+        *path: str,
+        user: str | None,
+        body: Any = None,
+        **params: str | int,
     ) -> Response:
         """Return the response to a request below `/v1`.
 
         Raises `ChatRefused`, `ServerUnreachable`.
         """
-        content = b"{}" if method == "POST" else None
+        content = None if body is None else orjson.dumps(body)
         pieces = self._send(method, path, user, params=params, content=content)
         return _parse(b"".join(pieces))
 

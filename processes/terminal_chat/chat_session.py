@@ -8,9 +8,11 @@ from typing import Any
 from config.management.base import ConfigCommand
 from config.validation.suggestions import did_you_mean
 from core.text.sanitization import escape_and_truncate_line, escape_for_terminal
-from processes.terminal_chat.chat_api import ChatApi, ChatRefused, Item
+from processes.terminal_chat.chat_api import ChatApi, ChatRefused, Item, Response
 
 LISTED = 100
+MAX_DIGITS = 4
+"""Longer numbers are no score."""
 SHOWN_LENGTH = 300
 """Characters of a memory, an argument or a result that are shown."""
 MAX_INCOGNITO_MESSAGES = 200
@@ -116,8 +118,8 @@ class ChatSession:
         self._output.stdout.write(text, ending="")
         self._output.stdout.flush()
 
-    def _request(self, method: str, *path: str, **params: str | int) -> Any:
-        return self._api.request(method, *path, user=self.owner, **params)
+    def _request(self, method: str, *path: str, **more: Any) -> Response:
+        return self._api.request(method, *path, user=self.owner, **more)
 
     # Commands.
 
@@ -168,8 +170,12 @@ class ChatSession:
         self._output.write_note("forgotten")
 
     def end_session(self, argument: str) -> None:
-        """End the session; the thread's next message begins another."""
-        self._request("POST", "threads", self.thread, "end")
+        """End the session, with feedback if you like: 1 to 5, and a comment."""
+        score, _, comment = argument.partition(" ")
+        body: dict[str, Any] = {"comment": argument}
+        if score.isascii() and score.isdecimal() and len(score) < MAX_DIGITS:
+            body = {"score": int(score), "comment": comment}
+        self._request("POST", "threads", self.thread, "end", body=body)
         self._output.write_note("session ended")
 
     def switch_incognito(self, argument: str) -> None:
@@ -190,7 +196,7 @@ class ChatSession:
         """List the commands."""
         for name, command in COMMANDS.items():
             usage = f"/{name}{ARGUMENTS.get(name, '')}"
-            self._write(f"{usage:<16} {command.__doc__}\n")
+            self._write(f"{usage:<18} {command.__doc__}\n")
 
     def quit(self, argument: str) -> None:
         """End the chat, as Ctrl-D does."""
@@ -209,7 +215,7 @@ COMMANDS: dict[str, Callable[[ChatSession, str], None]] = {
     "help": ChatSession.show_help,
     "quit": ChatSession.quit,
 }
-ARGUMENTS = {"thread": " [NAME]", "forget": " NUMBER"}
+ARGUMENTS = {"thread": " [NAME]", "forget": " NUMBER", "end": " [SCORE TEXT]"}
 
 
 def new_thread_name() -> str:

@@ -17,7 +17,9 @@ import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
 
+from access.users import identity
 from core.text.sanitization import escape_for_terminal
+from memory.models import Session
 from processes.terminal_chat import chat_api, line_input
 from testing.scripted_provider import FakeProvider
 from tests.conftest import CONFIG, TIMEOUT_SECONDS
@@ -121,6 +123,39 @@ def test_memories_are_listed_and_forgotten(server: str, chat: Chat, user: str):
         "forgotten\nname one of the last list: /memories, then /forget 2\n"
         "lines that were not answered: 1\n"
     )
+
+
+def test_rules_are_listed(server: str, chat: Chat, user: str):
+    for category in ("rule", "fact"):
+        httpx2.post(
+            f"{server}/v1/memories",
+            json={
+                "content": f"The {category}",
+                "category": category,
+                "safety_identifier": user,
+            },
+        ).raise_for_status()
+
+    out, err = chat("/rules", user=user)
+
+    assert (out, err) == ("  1  The rule  (rule)\n", "")
+
+
+def test_sessions_are_ended_with_feedback(
+    chat: Chat, configure, fake: FakeProvider, user: str
+):
+    configure(f"{CONFIG}\nmemory: {{user_state: {{embed_with: {{provider: hash}}}}}}\n")
+    for _ in range(3):
+        fake.reply("ok")
+
+    _, err = chat("Hi", "/end 4 That helped.", "again", "/end", "/end 9", user=user)
+
+    sessions = Session.objects.filter(user_id=identity.derive_user_id(user))
+    found = [*sessions.order_by("pk").values_list("score", "comment")]
+    assert found[0] == (4, "That helped.")
+    assert len(found) == 2
+    assert err.startswith("session ended\nsession ended\n")
+    assert "'score'" in err
 
 
 def test_incognito_sends_the_conversation_itself(
