@@ -27,6 +27,7 @@ UNTYPED_FIELDS = {
     "ConfigJsonSchema.$defs.*",
     "ConfigJsonSchema.properties.*",
     "ExportedMessage.content",
+    "ExportedState.state",
     "SearchResultList.explain",
     "MemorySearchResult.explain",
     "MessageSearchResult.explain",
@@ -38,10 +39,11 @@ UNTYPED_FIELDS = {
     "MemoryChange.before",
     "PersonaConfig.extra_body",
     "SmokeTestsPersonaConfigYaml.extra_body",
+    "StoredState.state",
     "TelemetrySection.otlp",
 }
-"""Fields with data of others: model and tool parameters, parts of messages, details of
-the audit and of a fact's history, and JSON Schemas."""
+"""Fields with data of others: model and tool parameters, parts of messages, states of
+agents, details of the audit and of a fact's history, and JSON Schemas."""
 GENERATOR = Path(sys.executable).with_name("openapi-python-client")
 
 
