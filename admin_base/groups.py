@@ -1,7 +1,8 @@
 """The groups of the studio: viewers may read everything, operators may do everything.
 
-`migrate` grants both every permission that exists. Other groups are made in the studio,
-and are left alone.
+`migrate` grants both every permission that exists, except those of models that name a
+group of their own in `reader_group`: only that group has these. Other groups are made
+in the studio, and are left alone.
 """
 
 from typing import Any
@@ -28,5 +29,11 @@ def grant_permissions(app_config: AppConfig, using: str, **options: Any) -> None
     groups = apps.get_model("auth", "Group").objects.using(using)
     operators, _ = groups.get_or_create(name=OPERATORS)
     viewers, _ = groups.get_or_create(name=VIEWERS)
+    for model in app_config.get_models():
+        if name := getattr(model, "reader_group", ""):
+            readers, _ = groups.get_or_create(name=name)
+            own = permissions.filter(content_type__model=model._meta.model_name)
+            readers.permissions.add(*own)
+            permissions = permissions.exclude(pk__in=own)
     operators.permissions.add(*permissions)
     viewers.permissions.add(*permissions.filter(codename__startswith=VIEW_PREFIX))

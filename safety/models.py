@@ -1,14 +1,18 @@
 """Incidents: what safety checks have found."""
 
-from datetime import datetime, timedelta
-from typing import Self
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Count, Q
+from django.db.models.functions import TruncDate
 
 from config import live
 from core.ids import UserId
 from safety.config import SAFETY
+
+COUNTED_DAYS = 30
+"""Days of the counts in the studio."""
 
 
 class IncidentQuerySet(models.QuerySet["Incident"]):
@@ -22,6 +26,12 @@ class IncidentQuerySet(models.QuerySet["Incident"]):
         by_severity = rows.order_by("severity").values_list("check_name", "level")
         return dict(by_severity.distinct())
 
+    def count_by_day(self, since: datetime) -> list[dict[str, Any]]:
+        """Return the incidents of each day (UTC) and check, without failed checks."""
+        rows = self.filter(at__gte=since).exclude(level="")
+        by_day = rows.annotate(day=TruncDate("at", tzinfo=UTC)).order_by("day")
+        return [*by_day.values("day", "check_name").annotate(count=Count("id"))]  # type: ignore[list-item]
+
     def expired(self, now: datetime) -> Self:
         """Return the incidents past `safety.keep_days`, oldest first."""
         days = live.current().get(SAFETY).keep_days
@@ -32,6 +42,9 @@ class IncidentQuerySet(models.QuerySet["Incident"]):
 
 class Incident(models.Model):
     """A level that a check found in a turn, or a check that failed."""
+
+    reader_group = "safety"
+    """The only group of the studio that may read incidents."""
 
     class Stage(models.TextChoices):
         BEFORE = "before"

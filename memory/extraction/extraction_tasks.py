@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
 
@@ -13,7 +13,6 @@ from django.db.models import Count, Q
 
 from core.ids import TurnId, UserId
 from core.text import redaction
-from memory.errors import LearningOff
 from memory.models import Owner
 from tasks.models import EXTRACTION, Task, TaskQuerySet
 from tasks.models.queryset import OPEN
@@ -23,8 +22,6 @@ from telemetry.storage.stored_text import make_storable
 MAX_FAILURES = 5
 """Attempts of a task before it is errored."""
 MAX_REPLY_LENGTH = 20_000
-MAX_SAVE_TIME = timedelta(minutes=1)
-"""From the end of a turn until its task is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +106,7 @@ class ExtractionTask:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Write results in a transaction that locks the task.
-
-        Raises `LeaseLost`, and `LearningOff` if the user has switched it off meanwhile.
+        """Write results in a transaction that locks the task; raises `LeaseLost`.
 
         So no data is written about a user who was erased meanwhile: an erasure locks
         the same row.
@@ -119,69 +114,30 @@ class ExtractionTask:
         with transaction.atomic():
             owner = Owner.objects.lock(self.user_id, datetime.now(UTC))
             self.task.lock_lease()
-            if not owner.is_learning_on:
-                raise LearningOff
             if self.time_zone and self.time_zone != owner.time_zone:
                 owner.time_zone = self.time_zone
                 owner.save(update_fields=["time_zone"])
             yield
 
-    def complete(
-        self, *, found: int = 0, saved: int = 0, held: int = 0, skipped: str = ""
-    ) -> None:
+    def complete(self, *, found: int = 0, saved: int = 0, skipped: str = "") -> None:
         """Complete the task, with the reason if nothing was extracted."""
         self.task.complete(
             orjson.dumps({"skipped": skipped}).decode()
             if skipped
-            else format_result(found=found, saved=saved, held=held)
+            else format_result(found=found, saved=saved)
         )
 
 
 class ExtractionResult(NamedTuple):
     found: int = 0
     saved: int = 0
-    held: int = 0
-    """Of the saved ones, those that wait for a review."""
     skipped: str = ""
     reply: str = ""
     """The model's reply, if it caused the failure."""
 
 
-class TurnExtraction(NamedTuple):
-    """The extraction of facts from a turn, in numbers."""
-
-    state: str
-    found: int
-    written: int
-    held: int
-    dropped: int
-    skipped: str
-
-
-def find_extraction(
-    user_id: UserId, turn_id: UUID, started_at: datetime, ended_at: datetime
-) -> TurnExtraction | None:
-    """Return the extraction of a turn; None if there is none, or it was deleted."""
-    # The times limit how much of the index of the user's tasks is read.
-    times = (started_at, ended_at + MAX_SAVE_TIME)
-    tasks = Task.objects.filter(user_id=user_id, kind=EXTRACTION)
-    task = tasks.filter(turn_id=turn_id, created_at__range=times).first()
-    if task is None:
-        return None
-    result = read_result(task)
-    return TurnExtraction(
-        task.state,
-        result.found,
-        result.saved - result.held,
-        result.held,
-        result.found - result.saved,
-        result.skipped,
-    )
-
-
-def format_result(*, found: int, saved: int, held: int = 0) -> str:
-    counts = {"found": found, "saved": saved, **({"held": held} if held else {})}
-    return orjson.dumps(counts).decode()
+def format_result(*, found: int, saved: int) -> str:
+    return orjson.dumps({"found": found, "saved": saved}).decode()
 
 
 def read_result(task: Task) -> ExtractionResult:

@@ -14,9 +14,8 @@ from typing import Generic, TypeVar
 from django.db import connection
 
 from core.ids import UserId
-from memory.errors import RecallOff
 from memory.facts.types import AnyCategory, Status
-from memory.models import Fact, Owner, StoredMessage
+from memory.models import Fact, StoredMessage
 from memory.recall import fusion
 from memory.recall.fusion import RetrieverWeights
 from memory.recall.index import numpy_index, postgres_index
@@ -34,7 +33,6 @@ from memory.recall.types import (
     Query,
     SearchScore,
 )
-from telemetry.types import Diagnostics
 
 Index = numpy_index.NumpyIndex | postgres_index.PostgresIndex
 MessageCutoff = tuple[int, int] | None
@@ -91,41 +89,18 @@ def search_facts_and_messages(
     messages: int,
     cutoff: MessageCutoff = None,
     category: AnyCategory | None = None,
-    diagnostics: Diagnostics | None = None,
 ) -> tuple[list[FactHit], list[MessageHit]]:
     """Return the results of `search_facts` and `search_messages` in one pass.
 
-    `facts` and `messages` are their limits; 0 does not search them. `diagnostics` gets
-    how they were searched.
+    `facts` and `messages` are their limits; 0 does not search them.
     """
     parsed = parse_query(query)
     if parsed.is_empty or max(facts, messages) < 1:
         return [], []
     index = open_index(user_id)
-    if diagnostics is not None:
-        diagnostics.recall = parsed.path
-        diagnostics.corpus = index.size
-        if parsed.embedded is not None:
-            diagnostics.embedder = parsed.embedded.embedder
     return (
         _search_facts(user_id, index, parsed, query, FactFilter(category), facts),
         _search_messages(user_id, index, parsed, query, cutoff, messages),
-    )
-
-
-def search_for_agent(
-    user_id: UserId,
-    query: Query,
-    *,
-    facts: int,
-    messages: int,
-    category: AnyCategory | None = None,
-) -> tuple[list[FactHit], list[MessageHit]]:
-    """Return the results of `search_facts_and_messages`; raises `RecallOff`."""
-    if not Owner.objects.of_user(user_id).is_recall_on:
-        raise RecallOff
-    return search_facts_and_messages(
-        user_id, query, facts=facts, messages=messages, category=category
     )
 
 

@@ -87,6 +87,7 @@ GROUPS: dict[str, tuple[MenuItem, ...]] = {
         MenuItem(
             "Sidecars", "sidecars", "view_sidebar", "view_sidecars", "restart_sidecars"
         ),
+        MenuItem("Incidents", "incidents", "health_and_safety"),
         MenuItem("Audit", "audit", "history"),
     ),
     "Configure": (

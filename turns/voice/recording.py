@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from core.reply import Reply
 from turns import flow
@@ -18,7 +19,7 @@ async def open_turn(request: TurnRequest) -> AsyncGenerator[Turn]:
     It adds no messages: the browser adds those of the conversation. Raises as
     `prepare` does.
     """
-    turn = await prepare(request)
+    turn = replace(await prepare(request), history_mode="none")
     reply = Reply()
     turn_record.register_live(turn)
     try:

@@ -19,7 +19,6 @@ BODILESS = [
     ("DELETE", f"/v1/memories/mem_{'0' * 32}"),
     ("GET", "/v1/users/me/export"),
     ("DELETE", "/v1/users/me"),
-    ("GET", "/v1/users/me/settings"),
     ("GET", "/v1/memories/search?q=x"),
     ("GET", f"/v1/memories/mem_{'0' * 32}/history"),
 ]
@@ -27,7 +26,6 @@ WITH_BODY = [
     ("POST", "/v1/memories", {"content": "x"}),
     ("PATCH", f"/v1/memories/mem_{'0' * 32}", {"content": "x"}),
     ("POST", "/v1/memories/search", {"query": "x"}),
-    ("PATCH", "/v1/users/me/settings", {"recall": False}),
 ]
 HEADER = "X-Coulisse-User"
 

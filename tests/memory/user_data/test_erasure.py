@@ -410,7 +410,6 @@ def test_lists_are_exported_in_this_order():
         "tasks",
         "scores",
         "feedback",
-        "safety_incidents",
         "smoke_messages",
         "smoke_runs",
     ]
