@@ -1,6 +1,5 @@
 """Changes of an agent's state: checked, and reduced to new values."""
 
-import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,31 +42,33 @@ def reduce_state(fields: Fields, state: State, change: StateChange) -> dict[str,
                 f"the state has no field '{escape_and_truncate(name)}'"
                 f"{did_you_mean(name, fields)}; its fields are {known}"
             )
-    _measure(change.values)
+    # As stored: JSON has no infinite numbers.
+    values = orjson.loads(_encode(change.values))
     reduced = {}
     for name, declared in fields.items():
         value = None if name in change.reset else state.get(name)
         if value is not None and find_problem(declared, value):
             value = None
-        if name in change.values:
-            value = _reduce_value(name, declared, value, change.values[name])
+        if name in values:
+            value = _reduce_value(name, declared, value, values[name])
         if value is not None:
             reduced[name] = value
-    _measure(reduced)
+    _encode(reduced)
     return reduced
 
 
-def _measure(values: State) -> None:
-    """Raise `Invalid` for values that cannot be stored."""
+def _encode(values: State) -> bytes:
+    """Return values as JSON; raises `Invalid` if they cannot be stored."""
     try:
-        size = len(orjson.dumps(values))
+        encoded = orjson.dumps(values)
     except TypeError as exc:  # integers of more than 64 bits, broken Unicode
         raise Invalid(f"the state cannot be stored as JSON: {exc}") from exc
-    if size > MAX_STATE_BYTES:
+    if len(encoded) > MAX_STATE_BYTES:
         raise Invalid(
-            f"the state would have {size} bytes, and has at most {MAX_STATE_BYTES}: "
-            "reset fields, or store shorter values"
+            f"the state would have {len(encoded)} bytes, and has at most "
+            f"{MAX_STATE_BYTES}: reset fields, or store shorter values"
         )
+    return encoded
 
 
 def _reduce_value(name: str, declared: StateField, current: Any, value: Any) -> Any:
@@ -139,8 +140,7 @@ def _has_type(value: Any, expected: ValueType) -> bool:
         case "list":
             return isinstance(value, list)
         case "number":
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            return is_number and math.isfinite(value)
+            return isinstance(value, int | float) and not isinstance(value, bool)
         case "object":
             return isinstance(value, dict)
         case "text":

@@ -1,6 +1,11 @@
 """The state of agents: its declaration, its reducers, and how a model sees it."""
 
+import math
+
+import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from agents.state import presentation
@@ -86,6 +91,7 @@ def test_values_of_an_earlier_declaration_are_dropped():
         ({"marks": [True]}, "each item of which is a number"),
         ({"score": True}, "'score' must be a number"),
         ({"score": None}, "'score' cannot be null: reset the field instead"),
+        ({"score": math.inf}, "'score' cannot be null"),
         ({"progress": []}, "'progress' must be an object"),
         ({"exercise": [[[[[[[[["deep"]]]]]]]]]}, "nested more than 8 levels deep"),
         ({"exercise": "x" * MAX_STATE_BYTES}, "at most 16384: reset fields"),
@@ -96,6 +102,28 @@ def test_values_of_an_earlier_declaration_are_dropped():
 def test_invalid_changes_are_refused(values, message):
     with pytest.raises(Invalid, match=message):
         reduce({}, **values)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=30,
+)
+CHANGES = st.dictionaries(st.sampled_from([*FIELDS]), JSON)
+
+
+@given(st.lists(CHANGES, max_size=6), st.sets(st.sampled_from([*FIELDS])))
+def test_any_json_is_refused_or_leaves_a_valid_state(changes, reset):
+    state: dict = {}
+    for change in changes:
+        try:
+            state = reduce_state(FIELDS, state, StateChange(change, reset))
+        except Invalid:
+            continue
+        stored = orjson.dumps(state)
+        assert len(stored) <= MAX_STATE_BYTES
+        assert reduce(orjson.loads(stored)) == state
+        presentation.render_state(FIELDS, state, context_tokens=256)
 
 
 def test_whole_state_is_limited():

@@ -24,6 +24,7 @@ agents:
     preamble: You are a test assistant.
     memory_tools: true
     task_tools: true
+    state: {{notes: {{reducer: union}}, progress: {{reducer: merge}}, any: {{}}}}
     subagents: [claude]
     judges: [quality]
   - {{name: claude, provider: anthropic, model: claude-test, purpose: Helps.}}
