@@ -23,6 +23,7 @@ export class Conversation {
     this.turns = []; // Not stored yet, oldest first. Each begins with an item of the user.
     this.byResponse = new Map();
     this.storing = Promise.resolve();
+    this.hasTurns = false;
   }
 
   // Tell the model what was said in this thread before.
@@ -127,9 +128,13 @@ export class Conversation {
       { role: "assistant", content: reply },
     ];
     await this.api(path, { key: item, body: { agent: this.agent, messages } });
+    this.hasTurns = true;
   }
 
   async end() {
     await this.store();
+    if (!this.hasTurns) return; // There may be no thread.
+    const path = `/v1/threads/${encodeURIComponent(this.thread)}/end`;
+    await this.api(path, { body: {} });
   }
 }

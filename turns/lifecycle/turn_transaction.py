@@ -51,7 +51,7 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
 
     def append() -> str:
         thread = append_messages()
-        if entries and turn.state is not None and turn.state.changes:
+        if not ended.is_void and turn.state is not None and turn.state.changes:
             # To the thread from which it was read, even if the turn is moved to one of
             # its own.
             agent_states.change_in_turn(

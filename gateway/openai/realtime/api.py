@@ -14,12 +14,10 @@ from access.users.caller import caller_of
 from access.users.request_user import identify_user
 from api_base.json_responses import json_response
 from core import ids
-from core.ids import UserId
 from core.messages import Message, ToolCall
 from gateway.openai.realtime.schemas import (
     ClientSecretObject,
     ClientSecretRequest,
-    SessionSettings,
     ToolCallOutput,
     ToolCallRequest,
     VoiceAddress,
@@ -27,7 +25,6 @@ from gateway.openai.realtime.schemas import (
 from gateway.openai.responses import request_conversion
 from turns import idempotency
 from turns.preparation import options
-from turns.preparation.options import TurnOptions
 from turns.turn import TurnRequest
 from turns.voice import client_secrets, tool_calls
 
@@ -43,16 +40,14 @@ router = Router(tags=["Realtime"])
 async def create_client_secret(
     request: HttpRequest, body: Body[ClientSecretRequest]
 ) -> HttpResponse:
-    turn = _to_turn_request(
-        request,
-        identify_user(request, request_user.EMPTY_QUERY, body),
-        body.session,
-        options.read_options(options.request_metadata(request, body.metadata)),
-    )
+    session = body.session
+    turn = _to_turn_request(request, body, session.model)
+    turn = replace(turn, tools=request_conversion.to_chat_tools(session.tools or ()))
+    if session.instructions:
+        instructions = Message("system", session.instructions)
+        turn = replace(turn, messages=[*turn.messages, instructions])
     secret, headers = await client_secrets.create(
-        turn,
-        body.session.passed_fields(),
-        lifetime_seconds=body.expires_after.seconds,
+        turn, session.passed_fields(), lifetime_seconds=body.expires_after.seconds
     )
     address = VoiceAddress(calls_url=secret.calls_url)
     fields = {**asdict(secret), "coulisse": address}
@@ -68,46 +63,27 @@ async def create_client_secret(
 async def run_tool_call(
     request: HttpRequest, body: Body[ToolCallRequest]
 ) -> HttpResponse:
-    user_id = identify_user(request, request_user.EMPTY_QUERY, body)
-    metadata = options.request_metadata(request, body.metadata)
-    # A tool needs no conversation and no recollections.
-    turn_options = replace(options.read_options(metadata), history="none")
-    spoken_turn = None
+    turn = _to_turn_request(request, body, body.model)
     if body.item_id is not None:
         key = idempotency.digest(body.item_id.encode())
-        spoken_turn = ids.derive_turn_id(user_id, turn_options.thread, key)
-    turn = TurnRequest(
-        agent=body.model,
-        user_id=user_id,
-        messages=(),
-        options=turn_options,
-        parameters={},
-        caller=caller_of(request),
-        origin="voice",
-        spoken_turn=spoken_turn,
-    )
+        spoken_turn = ids.derive_turn_id(turn.user_id, turn.options.thread, key)
+        turn = replace(turn, spoken_turn=spoken_turn)
     call = ToolCall(body.call_id, body.name, body.arguments)
     output = await tool_calls.run(turn, call)
     return json_response(ToolCallOutput(call_id=body.call_id, output=output))
 
 
 def _to_turn_request(
-    request: HttpRequest,
-    user_id: UserId,
-    session: SessionSettings,
-    turn_options: TurnOptions,
+    request: HttpRequest, body: ClientSecretRequest | ToolCallRequest, agent: str
 ) -> TurnRequest:
-    """Return the turn whose instructions, memory and tools a session has."""
-    messages = [client_secrets.SPOKEN]
-    if session.instructions:
-        messages.append(Message("system", session.instructions))
+    """Return the turn whose instructions, memory and tools a request needs."""
+    metadata = options.request_metadata(request, body.metadata)
     return TurnRequest(
-        agent=session.model,
-        user_id=user_id,
-        messages=messages,
-        options=turn_options,
+        agent=agent,
+        user_id=identify_user(request, request_user.EMPTY_QUERY, body),
+        messages=[client_secrets.SPOKEN],
+        options=options.read_options(metadata),
         parameters={},
-        tools=request_conversion.to_chat_tools(session.tools or ()),
         caller=caller_of(request),
         origin="voice",
     )

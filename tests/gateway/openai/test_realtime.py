@@ -283,6 +283,16 @@ def test_facts_are_forgotten_after_another_sentence_of_the_user(server, http, us
     assert Fact.objects.get(pk=fact).status == "deleted"
 
 
+def test_state_changes_with_a_call(running, configure, http, fake, user):
+    state = "state: {topic: {type: text}}"
+    configure(VOICE.replace(MODEL, f"{MODEL}\n    {state}"))
+    thread = {"metadata": {"thread_id": "call"}}
+    answer = output(call(http, user, "update_state", {"topic": "skis"}, **thread))
+    assert orjson.loads(answer)["topic"] == "skis"
+    assert request_key(http, user, **thread).status_code == 200
+    assert "skis" in fake.requests[0].body["session"]["instructions"]
+
+
 def test_incognito_call_has_no_memory_and_leaves_no_trace(server, http, user):
     know(user, "Has a cat called Miu")
     given = {"metadata": {"memory": "incognito"}}

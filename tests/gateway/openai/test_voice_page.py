@@ -78,7 +78,7 @@ def stored(http, user, thread="calls"):
 
 
 @needs_node
-def test_page_stores_what_was_said(server, http, user):
+def test_page_stores_what_was_said_and_ends_the_session(server, http, user):
     events = [
         said("item_1", "I moved to Oslo."),
         replied(spoken("How nice!")),
@@ -96,6 +96,8 @@ def test_page_stores_what_was_said(server, http, user):
     ]
     assert play(server, user, *events) == []
     assert stored(http, user) == expected
+    (session,) = MemoryClient(http, user).get("/v1/threads/calls/sessions")["data"]
+    assert session["ended_at"] is not None
     # Repeated items are the same turns; the next call begins with what was said.
     recalled = play(server, user, *events[:2])
     texts = [event["item"]["content"][0]["text"] for event in recalled]
