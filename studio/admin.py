@@ -1,5 +1,6 @@
 """Tables whose pages join the rows of several apps."""
 
+from datetime import timedelta
 from typing import Any, ClassVar
 from urllib.parse import quote, urlencode
 
@@ -24,6 +25,7 @@ from judges.runs.past_replies import PastReply
 from judges.schemas import StudioFeedback
 from memory.admin.user_schemas import UserSummary
 from memory.admin.users import EndUserAdmin
+from memory.extraction import extraction_tasks
 from memory.models import EndUser, StoredMessage, Thread
 from studio.configuration import tables  # noqa: F401  # registers them
 from studio.conversations import conversation, user_messages
@@ -31,6 +33,7 @@ from studio.conversations.schemas import (
     FactSummary,
     MeanScore,
     ScoreList,
+    TurnExtraction,
     TurnFeedback,
     TurnScore,
 )
@@ -53,6 +56,9 @@ class JudgedTurn(StudioTurn):
     )
     scores: list[TurnScore]
     feedback: TurnFeedback | None
+    extraction: TurnExtraction | None = Field(
+        description="Null if no facts were to be extracted, or the task is deleted."
+    )
 
 
 @admin.register(Turn)
@@ -104,6 +110,7 @@ class JudgedTurnAdmin(TurnAdmin):
             "recalled_facts": row.recalled_facts,  # type: ignore[attr-defined]
             "scores": row.scores,  # type: ignore[attr-defined]
             "feedback": row.feedback,  # type: ignore[attr-defined]
+            "extraction": row.extraction,  # type: ignore[attr-defined]
             "tone": TONES[models.Outcome(row.outcome)],
             "reply": "" if reply is None else redaction.redact_own(reply.text),
             "conversation": f"/admin/users/{row.user_id}?{urlencode(query)}",
@@ -151,6 +158,10 @@ def _load_ratings(turn: Any) -> None:
     turn.recalled_facts = conversation.recalled_facts(turn)
     turn.scores = Score.objects.of_turns([turn.pk])
     turn.feedback = rated.first()
+    ended_at = turn.started_at + timedelta(seconds=turn.seconds)
+    turn.extraction = extraction_tasks.find_extraction(
+        turn.user_id, turn.pk, turn.started_at, ended_at
+    )
 
 
 class RatedUser(UserSummary):

@@ -23,6 +23,7 @@ from config import live
 from core import ids
 from core.errors import Invalid, NotFound
 from telemetry.models import Origin, Outcome, Turn
+from telemetry.presentation import diagnostics_text
 from telemetry.schemas import StudioListedTurn, StudioTurn
 from telemetry.storage import turn_store
 
@@ -119,7 +120,8 @@ class TurnAdmin(UserModelAdmin):
                     "id",
                 ]
             },
-        )
+        ),
+        ("Diagnostics", {"fields": ["recall_path", "prompt_parts", "phases"]}),
     ]
     row_schema = StudioListedTurn
     schema: ClassVar[Schema | None] = StudioTurn
@@ -208,6 +210,23 @@ class TurnAdmin(UserModelAdmin):
     @column("Origin")
     def origin_shown(self, row: Turn) -> str:
         return f"{row.origin}, streamed" if row.is_streamed else row.origin
+
+    # The diagnostics; turns of an earlier version have none.
+
+    @column("Recall")
+    def recall_path(self, row: Turn) -> str | None:
+        found = row.diagnostics
+        return None if found is None else diagnostics_text.recall(found)
+
+    @column("Prompt")
+    def prompt_parts(self, row: Turn) -> str | None:
+        found = row.diagnostics
+        return None if found is None else diagnostics_text.prompt(found)
+
+    @column("Times")
+    def phases(self, row: Turn) -> str | None:
+        found = row.diagnostics
+        return None if found is None else diagnostics_text.phases(found)
 
 
 def _config_link(section: str, name: str | None) -> Any:

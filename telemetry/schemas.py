@@ -19,7 +19,7 @@ from core import ids
 from core.errors import public_text
 from core.trace import ToolKind
 from telemetry.presentation.turn_serializers import to_usd
-from telemetry.types import Origin, Outcome
+from telemetry.types import CorpusSize, Origin, Outcome, RecallPath
 
 
 def _shown_error(error: str | None, info: SerializationInfo) -> str | None:
@@ -104,6 +104,40 @@ def _completion_id(turn_id: UUID | str) -> str:
     return turn_id if isinstance(turn_id, str) else ids.format_completion_id(turn_id)
 
 
+Seconds = Annotated[float | None, PlainSerializer(lambda s: s and round(s, 6))]
+
+
+class DiagnosticsObject(RowObject):
+    """The contents of a turn's prompt, and the durations of its parts."""
+
+    recall: RecallPath = Field(description="How memories were searched.")
+    corpus: Annotated[CorpusSize | None, BeforeValidator(lambda size: size or None)] = (
+        Field(description="Where they were searched.")
+    )
+    embedder: NullIfEmpty
+    history: int = Field(description="Stored messages in the prompt.")
+    facts: int
+    rules: int
+    quotes: int = Field(description="Older messages that the prompt quotes.")
+    summaries: int
+    episodes: int = Field(description="1 if the prompt begins a session after others.")
+    embedding_seconds: Seconds = Field(description="Until the question has a vector.")
+    database_seconds: Seconds = Field(
+        description="First use of the database, with the wait for it."
+    )
+    read_seconds: Seconds = Field(description="Of that, to read the context.")
+    limits_seconds: Seconds = Field(
+        description="Of that, to check limits and reserve usage; null without limits."
+    )
+    prepare_seconds: Seconds = Field(description="Until the model was called.")
+    first_event_seconds: Seconds = Field(
+        description="Until the reply began, since the turn began."
+    )
+    save_seconds: Seconds = Field(
+        description="From the end of the reply until the record was written."
+    )
+
+
 class TurnSummary(RowObject):
     """What a response about a turn has."""
 
@@ -147,6 +181,9 @@ class StudioTurn(TurnSummary):
     recalled: list[str] = Field(
         validation_alias="recalled_fact_ids",
         description="The ids of the facts in the prompt.",
+    )
+    diagnostics: DiagnosticsObject | None = Field(
+        description="Null for turns of an earlier version."
     )
     calls: list[ModelCallObject | ToolCallObject] = Field(
         description="In order of their start."

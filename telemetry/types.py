@@ -2,9 +2,9 @@
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from core.events import Usage
 from core.ids import TurnId, UserId
@@ -16,6 +16,53 @@ Outcome = Literal["ok", "cancelled", "error"]
 Origin = Literal["chat", "task", "smoke", "shadow", "voice"]
 """What started a turn: a client, a background task, a synthetic user, a shadow run, or
 a conversation by voice, whose start and tool calls are turns."""
+
+
+RecallPath = Literal["none", "words", "vectors", "both"]
+"""How memories were searched for a turn."""
+CorpusSize = Literal["", "small", "large", "database"]
+"""Where they were searched: in memory, compared one by one or by an index, or in the
+database; "" if they were not."""
+
+
+@dataclass(init=False)
+class Diagnostics:
+    """The contents of a turn's prompt, and the durations of its parts.
+
+    Filled while the turn runs. None: it did not get that far. An instance contains only
+    what was set: to set each default would take longer than all the rest.
+    """
+
+    recall: RecallPath = "none"
+    corpus: CorpusSize = ""
+    embedder: str = ""
+    """The embedder of the vectors; "" without vectors."""
+    history: int = 0
+    """Stored messages in the prompt, in their order."""
+    facts: int = 0
+    rules: int = 0
+    quotes: int = 0
+    """Older messages that the prompt quotes."""
+    summaries: int = 0
+    episodes: int = 0
+    """Earlier sessions of which the prompt tells, as the first one of a session."""
+    embedding_seconds: float | None = None
+    """Until the question has a vector."""
+    database_seconds: float | None = None
+    """The first use of the database, with the wait for it."""
+    read_seconds: float | None = None
+    """The part of it that reads the context."""
+    limits_seconds: float | None = None
+    """The part of it that checks limits and reserves usage; None without limits."""
+    prepare_seconds: float | None = None
+    """Until the model is called, all of the above included."""
+    first_event_seconds: float | None = None
+    """Until the first part of the reply, since the turn began."""
+    save_seconds: float | None = None
+    """From the end of the reply until the record is written."""
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +110,5 @@ class TurnRecord(TurnHeader):
     """Public ids of the user's facts in the prompt."""
     calls: Sequence[Call]
     """Ordered by start; a tool call contains the calls made within it."""
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    """Like the calls, it is filled as the turn runs."""

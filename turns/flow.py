@@ -6,6 +6,7 @@ not, a turn yields the same events; the entry point encodes them.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -49,6 +50,8 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
             async for event in events:
                 if not has_started:
                     has_started = True
+                    waited = time.perf_counter() - turn.started.clock
+                    turn.diagnostics.first_event_seconds = waited
                     yield TurnStarted(turn_record.served_by(turn), turn.headers)
                 reply.add(event)
                 if isinstance(event, TurnFinished):

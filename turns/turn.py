@@ -25,7 +25,7 @@ from memory.extraction.extraction_tasks import ExtractionRequest
 from providers.embeddings.usage_collector import EmbeddingCall
 from safety.turn_safety import TurnSafety
 from telemetry.config import TelemetryConfig
-from telemetry.types import Origin, Outcome, TurnRecord
+from telemetry.types import Diagnostics, Origin, Outcome, TurnRecord
 from turns.budget.usage_grant import UsageGrant
 from turns.preparation.options import TurnOptions
 from turns.structured_output import reply_format
@@ -146,6 +146,8 @@ class Turn:
     """Its calls of embedding APIs so far."""
     safety: TurnSafety | None = None
     """Its safety checks; None if its agent has none."""
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    """The contents of its prompt, and the durations of its parts so far."""
 
 
 @dataclass(frozen=True, slots=True)

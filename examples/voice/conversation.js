@@ -26,7 +26,7 @@ export class Conversation {
     this.hasTurns = false;
   }
 
-  // Tell the model what was said in this thread before.
+  // Send the earlier messages of the thread to the model.
   async recallThread() {
     const path = `/v1/threads/${encodeURIComponent(this.thread)}/messages`;
     // A new thread has no messages: it begins with the first turn.
@@ -104,7 +104,7 @@ export class Conversation {
 
   // Store the turns that are complete, in their order. The key makes repetitions harmless.
   store() {
-    const earlier = this.storing.catch(() => {}); // A failed turn is tried again.
+    const earlier = this.storing.catch(() => {}); // The next call retries a failed turn.
     this.storing = earlier.then(async () => {
       while (this.turns[0]?.isAnswered && this.turns[0].said !== null) {
         const [turn, next] = this.turns;

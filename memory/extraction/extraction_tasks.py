@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
@@ -22,6 +22,8 @@ from telemetry.storage.stored_text import make_storable
 MAX_FAILURES = 5
 """Attempts of a task before it is errored."""
 MAX_REPLY_LENGTH = 20_000
+MAX_SAVE_TIME = timedelta(minutes=1)
+"""From the end of a turn until its task is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,25 +121,62 @@ class ExtractionTask:
                 owner.save(update_fields=["time_zone"])
             yield
 
-    def complete(self, *, found: int = 0, saved: int = 0, skipped: str = "") -> None:
+    def complete(
+        self, *, found: int = 0, saved: int = 0, held: int = 0, skipped: str = ""
+    ) -> None:
         """Complete the task, with the reason if nothing was extracted."""
         self.task.complete(
             orjson.dumps({"skipped": skipped}).decode()
             if skipped
-            else format_result(found=found, saved=saved)
+            else format_result(found=found, saved=saved, held=held)
         )
 
 
 class ExtractionResult(NamedTuple):
     found: int = 0
     saved: int = 0
+    held: int = 0
+    """Of the saved ones, those that wait for a review."""
     skipped: str = ""
     reply: str = ""
     """The model's reply, if it caused the failure."""
 
 
-def format_result(*, found: int, saved: int) -> str:
-    return orjson.dumps({"found": found, "saved": saved}).decode()
+class TurnExtraction(NamedTuple):
+    """The extraction of facts from a turn, in numbers."""
+
+    state: str
+    found: int
+    written: int
+    held: int
+    dropped: int
+    skipped: str
+
+
+def find_extraction(
+    user_id: UserId, turn_id: UUID, started_at: datetime, ended_at: datetime
+) -> TurnExtraction | None:
+    """Return the extraction of a turn; None if there is none, or it was deleted."""
+    # The times limit how much of the index of the user's tasks is read.
+    times = (started_at, ended_at + MAX_SAVE_TIME)
+    tasks = Task.objects.filter(user_id=user_id, kind=EXTRACTION)
+    task = tasks.filter(turn_id=turn_id, created_at__range=times).first()
+    if task is None:
+        return None
+    result = read_result(task)
+    return TurnExtraction(
+        task.state,
+        result.found,
+        result.saved - result.held,
+        result.held,
+        result.found - result.saved,
+        result.skipped,
+    )
+
+
+def format_result(*, found: int, saved: int, held: int = 0) -> str:
+    counts = {"found": found, "saved": saved, **({"held": held} if held else {})}
+    return orjson.dumps(counts).decode()
 
 
 def read_result(task: Task) -> ExtractionResult:

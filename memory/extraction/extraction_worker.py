@@ -342,7 +342,8 @@ def _save_facts(
         )
         _raise_importance(job, drafts, saved, quotable=quotable)
         changed = sum(result.outcome != "unchanged" for result in saved)
-        job.complete(found=parsed.total, saved=changed)
+        held = sum(result.outcome == "pending_review" for result in saved)
+        job.complete(found=parsed.total, saved=changed, held=held)
     _withhold_late(job, drafts, saved)
 
 

@@ -33,6 +33,7 @@ from memory.recall.types import (
     Query,
     SearchScore,
 )
+from telemetry.types import Diagnostics
 
 Index = numpy_index.NumpyIndex | postgres_index.PostgresIndex
 MessageCutoff = tuple[int, int] | None
@@ -89,15 +90,22 @@ def search_facts_and_messages(
     messages: int,
     cutoff: MessageCutoff = None,
     category: AnyCategory | None = None,
+    diagnostics: Diagnostics | None = None,
 ) -> tuple[list[FactHit], list[MessageHit]]:
     """Return the results of `search_facts` and `search_messages` in one pass.
 
-    `facts` and `messages` are their limits; 0 does not search them.
+    `facts` and `messages` are their limits; 0 does not search them. `diagnostics` gets
+    how they were searched.
     """
     parsed = parse_query(query)
     if parsed.is_empty or max(facts, messages) < 1:
         return [], []
     index = open_index(user_id)
+    if diagnostics is not None:
+        diagnostics.recall = parsed.path
+        diagnostics.corpus = index.size
+        if parsed.embedded is not None:
+            diagnostics.embedder = parsed.embedded.embedder
     return (
         _search_facts(user_id, index, parsed, query, FactFilter(category), facts),
         _search_messages(user_id, index, parsed, query, cutoff, messages),

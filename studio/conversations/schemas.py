@@ -68,6 +68,17 @@ class FactSummary(RowObject):
     status: str
 
 
+class TurnExtraction(RowObject):
+    """The extraction of facts from a turn."""
+
+    state: str
+    found: int = Field(description="Facts that the model proposed.")
+    written: int
+    held: int = Field(description="Facts that wait for a review.")
+    dropped: int = Field(description="Known, unfounded or outdated ones.")
+    skipped: NullIfEmpty = Field(description="Why nothing was extracted.")
+
+
 def _truncate(text: str | None) -> str | None:
     if text is None or len(text) <= MAX_TEXT_LENGTH:
         return text

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
+import orjson
 from django.db import models
 from django.db.models import Count, Exists, OuterRef, Q
 
@@ -28,6 +29,7 @@ from telemetry.models.turn_totals import (
     TurnTotals,
     sum_groups,
 )
+from telemetry.types import Diagnostics
 
 Cursor = tuple[datetime, UUID]
 """The `started_at` and the id of a turn."""
@@ -180,6 +182,7 @@ class Turn(models.Model):
     tool_calls = models.IntegerField()
     recalled = models.TextField(blank=True, default="", db_default="")
     """Public ids of the facts in the prompt, separated by spaces."""
+    diagnostics_json = models.TextField(blank=True, default="", db_default="")
 
     calls: Sequence[Call]
     """The tree of its calls, if it was loaded with them."""
@@ -288,6 +291,13 @@ class Turn(models.Model):
             self.cache_write_tokens,
             self.reasoning_tokens,
         )
+
+    @property
+    def diagnostics(self) -> Diagnostics | None:
+        """The contents of the prompt, and the durations of parts; None for turns of
+        earlier versions."""
+        stored = self.diagnostics_json
+        return Diagnostics(**orjson.loads(stored)) if stored else None
 
     @property
     def recalled_fact_ids(self) -> list[str]:

@@ -7,6 +7,7 @@ from core.events import Usage
 from core.text.sanitization import escape_and_truncate_line
 from core.trace import Attempt, Call, ModelCall, TracedToolCall
 from telemetry.models import Turn
+from telemetry.presentation import diagnostics_text
 
 MAX_TEXT_LENGTH = 160
 """Maximum characters of a text, which is truncated to one line."""
@@ -29,7 +30,18 @@ def turn_tree(record: Turn) -> Iterator[str]:
     yield from _text_lines(
         INDENT, ("user", record.user_message), ("error", record.error)
     )
+    yield from _diagnostics_lines(record)
     yield from _call_lines(record.calls, INDENT)
+
+
+def _diagnostics_lines(turn: Turn) -> Iterator[str]:
+    found = turn.diagnostics
+    # Shadow runs have the prompt of another turn.
+    if found is None or found.prepare_seconds is None:
+        return
+    yield f"{INDENT}recall: {_truncate(diagnostics_text.recall(found))}"
+    yield f"{INDENT}prompt: {diagnostics_text.prompt(found)}"
+    yield f"{INDENT}times: {diagnostics_text.phases(found)}"
 
 
 def _header_line(turn: Turn) -> str:

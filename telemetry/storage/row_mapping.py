@@ -46,7 +46,15 @@ SUMMARY_COLUMNS = (
 )
 KNOWN_COST = "known_cost_micro_usd"
 RECALLED = "recalled"
-TURN_COLUMNS = (*SUMMARY_COLUMNS, "model_calls", "tool_calls", KNOWN_COST, RECALLED)
+DIAGNOSTICS = "diagnostics_json"
+TURN_COLUMNS = (
+    *SUMMARY_COLUMNS,
+    "model_calls",
+    "tool_calls",
+    KNOWN_COST,
+    RECALLED,
+    DIAGNOSTICS,
+)
 CALL_COLUMNS = (
     "turn_id",
     "position",
@@ -127,6 +135,7 @@ class TurnRows:
             len(self.tool_calls),
             sum(row[_COST_INDEX] or 0 for row in self.model_calls),
             " ".join(record.recalled_fact_ids),
+            orjson.dumps(record.diagnostics.__dict__).decode(),
         )
 
     def _model_call_row(

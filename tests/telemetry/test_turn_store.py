@@ -42,7 +42,8 @@ def call_fields(call: Call) -> dict:
 
 
 def turn_fields(turn: Turn | TurnRecord) -> tuple:
-    outline = [getattr(turn, f.name) or None for f in fields(TurnRecord)[:-1]]
+    names = [f.name for f in fields(TurnRecord) if f.name != "calls"]
+    outline = [getattr(turn, name) or None for name in names]
     return outline, [call_fields(call) for call in turn.calls]
 
 

@@ -4,6 +4,7 @@ The reservation shares the transaction that reads the context, and the charge sh
 one that stores the turn. All functions run on database threads.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -110,9 +111,11 @@ def load_context_and_reserve(
         if query.needs_reading
         else Context(())
     )
+    before = time.perf_counter()
     grant = _try_reserve(usage, context) or _try_reserve(
         _with_current_token(usage), context
     )
+    query.diagnostics.limits_seconds = time.perf_counter() - before
     if grant is None:
         raise CredentialRefused
     return context, grant

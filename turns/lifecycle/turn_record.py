@@ -180,6 +180,7 @@ def build_record(
             public_ids.format_fact_id(fact_id) for fact_id in turn.recalled_fact_ids
         ],
         calls=turn.record,
+        diagnostics=turn.diagnostics,
     )
 
 

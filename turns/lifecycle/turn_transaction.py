@@ -1,6 +1,7 @@
 """Transactions that store a turn: its messages and the record of its calls."""
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -71,6 +72,8 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
             _end_session(ended, thread)
             results = turn_record.client_tool_results(turn.new)
             client_tool_results.store_results(record.user_id, results, turn.telemetry)
+            ended_at = turn.started.clock + record.seconds
+            record.diagnostics.save_seconds = time.perf_counter() - ended_at
             turn_store.insert(record, turn.telemetry)
             if turn.embeddings:
                 request_usage.record_embeddings(turn.config, turn.embeddings)

@@ -1,5 +1,6 @@
 """Prepares a turn: resolves the user and the agent, and composes the prompt."""
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -24,6 +25,7 @@ from providers.config import PROVIDERS
 from providers.embeddings import usage_collector
 from providers.embeddings.usage_collector import EmbeddingCall
 from telemetry.config import TELEMETRY
+from telemetry.types import Diagnostics
 from turns.budget import (
     async_reservations,
     request_limits,
@@ -74,7 +76,9 @@ async def prepare(request: TurnRequest) -> Turn:
     grant: UsageGrant | None = None
     try:
         query = await _query(request, memory, draft, state)
+        diagnostics, before = query.diagnostics, time.perf_counter()
         context, grant = await async_reservations.load_context_and_reserve(query, usage)
+        diagnostics.database_seconds = time.perf_counter() - before
         if state is not None:
             state.values = context.state
         if request.format is not None:
@@ -87,6 +91,7 @@ async def prepare(request: TurnRequest) -> Turn:
     except BaseException:
         release(grant or UsageGrant(usage.counter_keys()), config, embeddings)
         raise
+    diagnostics.prepare_seconds = time.perf_counter() - started.clock
     return Turn(
         request=request,
         agent=agent,
@@ -111,6 +116,7 @@ async def prepare(request: TurnRequest) -> Turn:
         embeddings=embeddings,
         record=[] if safety is None else safety.record,
         safety=safety,
+        diagnostics=diagnostics,
     )
 
 
@@ -218,10 +224,12 @@ async def _query(
 ) -> ContextQuery:
     """Return what to read for the turn, within the tokens that the draft leaves."""
     options = request.options
-    recall = None
+    recall, diagnostics = None, Diagnostics()
     if memory.user_memory is not None:
         text = query_embedding.last_user_text(request.messages)
+        before = time.perf_counter()
         recall = await query_embedding.build_query(memory.user_memory, text)
+        diagnostics.embedding_seconds = time.perf_counter() - before
     return ContextQuery(
         options.thread,
         draft.remaining_tokens,
@@ -234,6 +242,7 @@ async def _query(
         time_zone=options.time_zone,
         begins_conversation=draft.history_mode == "client" and not draft.has_reply,
         state=None if state is None else _state_query(draft.agent),
+        diagnostics=diagnostics,
     )
 
 

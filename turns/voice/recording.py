@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from core.reply import Reply
 from turns import flow
@@ -19,7 +18,7 @@ async def open_turn(request: TurnRequest) -> AsyncGenerator[Turn]:
     It adds no messages: the browser adds those of the conversation. Raises as
     `prepare` does.
     """
-    turn = replace(await prepare(request), history_mode="none")
+    turn = await prepare(request)
     reply = Reply()
     turn_record.register_live(turn)
     try:

@@ -49,6 +49,8 @@ class MemoryPrompt(NamedTuple):
     """"" when there are none."""
     facts: Sequence[uuid.UUID]
     """The facts included in the text."""
+    quotes: int = 0
+    """The number of older messages included in it."""
 
 
 NO_RULES = MemoryPrompt("", ())
@@ -67,16 +69,17 @@ def render(
     """
     budget = _TokenBudget(max_tokens - token_estimates.estimate_text(DATA_NOTICE))
     fact_lines = _fitting_fact_lines(_unique(memories), budget, zone)
+    quotes = _fitting_message_lines(memories.messages, budget, zone)
     sections = [
         _section(FACTS_HEADING, fact_lines.values()),
-        _section(
-            MESSAGES_HEADING, _fitting_message_lines(memories.messages, budget, zone)
-        ),
+        _section(MESSAGES_HEADING, quotes),
         _section(SUMMARY_HEADING, map(quote_line, memories.summaries)),
     ]
     nonempty = [section for section in sections if section]
     return MemoryPrompt(
-        "\n\n".join([*nonempty, DATA_NOTICE]) if nonempty else "", tuple(fact_lines)
+        "\n\n".join([*nonempty, DATA_NOTICE]) if nonempty else "",
+        tuple(fact_lines),
+        len(quotes),
     )
 
 
@@ -149,7 +152,7 @@ def _format_day(at: datetime, zone: tzinfo) -> str:
 
 def _fitting_message_lines(
     messages: Iterable[MessageHit], budget: _TokenBudget, zone: tzinfo
-) -> Iterable[str]:
+) -> list[str]:
     """Return the lines of the messages that fit, chosen by relevance, in chronological
     order."""
     affordable = [

@@ -5,6 +5,7 @@ important ones (salience) and those similar to the question (relevance). Source:
 "Tri-Hybrid Retrieval" of a SQLite agent memory.
 """
 
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ from memory.recall.context.memory_prompt import NO_RULES, PromptMemories
 from memory.recall.types import MessageHit, Query
 from memory.transcript import message_store, stored_replies
 from memory.transcript.message_store import RecentMessages, ThreadHistory
+from telemetry.types import Diagnostics
 
 SUMMARY_FRACTION = 4
 """Summaries take at most 1/n of a conversation's tokens."""
@@ -70,6 +72,8 @@ class ContextQuery:
     """Whether the client, which keeps the conversation, begins one."""
     state: StateQuery | None = None
     """None for agents without a state."""
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    """Gets what was read, and how long it took."""
 
     @property
     def needs_reading(self) -> bool:
@@ -108,7 +112,10 @@ def load_context(user_id: UserId, query: ContextQuery) -> Context:
     """
     if query.state is not None:
         return _load_with_state(user_id, query, query.state)
+    started = time.perf_counter()
     context = _load_conversation_and_memories(user_id, query)
+    query.diagnostics.history = len(context.messages)
+    query.diagnostics.read_seconds = time.perf_counter() - started
     if not query.sent_replies:
         return context
     replies = stored_replies.read_replies(user_id, query.thread, query.sent_replies)
@@ -140,6 +147,7 @@ def _load_conversation_and_memories(user_id: UserId, query: ContextQuery) -> Con
         summaries = _newest_summaries(
             conversation.thread_id, query.max_tokens // SUMMARY_FRACTION
         )
+        query.diagnostics.summaries = len(summaries)
         reserved += sum(map(token_estimates.estimate_text, summaries))
     caught_up = CatchUp()
     if known is not None and _begins_session(query, conversation):
@@ -148,12 +156,15 @@ def _load_conversation_and_memories(user_id: UserId, query: ContextQuery) -> Con
     recent = _recent_messages(conversation, query, query.max_tokens - reserved)
     if known is None or query.recall_query is None or state is None:
         prompt = memory_prompt.render(PromptMemories(summaries=summaries), 0)
-        return Context(recent.messages, *prompt)
+        return Context(recent.messages, prompt.text)
     memories = _recall(user_id, query, query.recall_query, state, recent)
     memories = replace(memories, pinned=known.facts, summaries=summaries)
     zone = date_parsing.get_zone(query.time_zone) if query.time_zone else UTC
-    text, facts = memory_prompt.render(memories, state.block_tokens, zone)
+    text, facts, quotes = memory_prompt.render(memories, state.block_tokens, zone)
     episodes = [caught_up.episode] if caught_up.episode else []
+    diagnostics = query.diagnostics
+    diagnostics.facts, diagnostics.rules = len(facts), len(rules.facts)
+    diagnostics.quotes, diagnostics.episodes = quotes, len(episodes)
     return Context(
         recent.messages,
         text,
@@ -210,6 +221,7 @@ def _recall(
         cutoff=None
         if recent.thread_id is None
         else (recent.thread_id, recent.first_position),
+        diagnostics=context_query.diagnostics,
     )
     important: list[MessageHit] = []
     if recent.thread_id is not None and recent.first_position:

@@ -20,6 +20,7 @@ from memory.recall.index.retrieval_types import (
     SparseRetrieverScores,
 )
 from memory.recall.index.small_corpus import SmallCorpus
+from telemetry.types import CorpusSize
 
 Mask = NDArray[np.bool_]
 
@@ -38,6 +39,12 @@ class NumpyIndex:
     def __init__(self, user_id: UserId, *, reload: bool = False) -> None:
         self._user_id = user_id
         self._corpora = corpus_cache.get_corpora(user_id, reload=reload)
+
+    @property
+    def size(self) -> CorpusSize:
+        corpora = (self._corpora.facts, self._corpora.messages)
+        is_large = any(isinstance(each, LargeCorpus) for each in corpora)
+        return "large" if is_large else "small"
 
     def facts(
         self, query: ParsedQuery, fact_filter: FactFilter

@@ -25,6 +25,7 @@ from memory.recall.index.retrieval_types import (
     RetrieverScores,
 )
 from memory.recall.types import Embedded
+from telemetry.types import CorpusSize
 
 RESCORED = 120
 """The number of nearest codes whose vectors are compared exactly."""
@@ -118,6 +119,8 @@ _cached_counts: dict[tuple[UserId, str], tuple[float, int]] = {}
 
 class PostgresIndex:
     """One user's passages."""
+
+    size: CorpusSize = "database"
 
     def __init__(self, user_id: UserId) -> None:
         self._user_id = user_id

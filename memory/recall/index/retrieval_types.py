@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from memory.facts.types import AnyCategory, Status
 from memory.recall.index import tokenizer
 from memory.recall.types import Embedded, Query
+from telemetry.types import RecallPath
 
 Scores = NDArray[np.float32] | NDArray[np.float64]
 
@@ -27,6 +28,13 @@ class ParsedQuery:
     @property
     def is_empty(self) -> bool:
         return not self.terms and self.embedded is None
+
+    @property
+    def path(self) -> RecallPath:
+        """How the query searches."""
+        if self.embedded is None:
+            return "words" if self.terms else "none"
+        return "both" if self.terms else "vectors"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,12 @@ from core.ids import UserId
 from core.trace import Attempt
 from judges.models import Score
 from judges.scoring.verdict_parser import JudgeResult
+from memory.extraction import extraction_tasks
 from memory.facts import fact_store, forgetting, public_ids
 from memory.facts.types import FactDraft
+from tasks.models import EXTRACTION, Task
+from tasks.queue.task_spec import TaskSpec
+from telemetry.types import Diagnostics
 from tests.access.actors import ADA
 from tests.gateway.calls import error
 from tests.gateway.memory_client import ok
@@ -171,3 +175,26 @@ def test_turns_are_listed_and_filtered(script, browser):
     assert {turn["outcome"] for turn in everyone} == {"error"}
     page = browser.get(f"/admin/turns?user={user_id}&outcome=error").text
     assert "It broke" in page
+
+
+def test_page_shows_the_diagnostics_and_the_extraction(script, browser):
+    turn = store_turn(
+        diagnostics=Diagnostics(
+            recall="words", corpus="small", facts=2, prepare_seconds=0.0042
+        )
+    )
+    Task.objects.append(
+        TaskSpec(EXTRACTION, turn.user_id, "assistant", turn_id=turn.turn_id),
+        now=turn.started_at,
+    )
+    result = extraction_tasks.format_result(found=4, saved=3, held=1)
+    Task.objects.filter(turn_id=turn.turn_id).update(state="done", result=result)
+    address = f"/admin/turns/{turn.turn_id}"
+    page = browser.get(address).text
+    for text in ("Diagnostics", "by words, compared one by one", "2 facts"):
+        assert text in page
+    assert "preparation 4.2 ms" in page
+    assert "2 written, 1 held, 1 dropped" in page
+    data = ok(script.get(address))
+    assert data["diagnostics"]["prepare_seconds"] == 0.0042
+    assert data["extraction"]["written"] == 2
