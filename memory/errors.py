@@ -27,6 +27,19 @@ class FactInvalid(Invalid):
     """The fact is invalid."""
 
 
+class LearningOff(Invalid):
+    """The user has switched learning off: nothing is saved about them."""
+
+    code = "learning_off"
+
+
+class RecallOff(Invalid):
+    """The user has switched recall off: agents cannot read what is stored about \
+them."""
+
+    code = "recall_off"
+
+
 class KeyTaken(Invalid):
     """Another active fact of this user has this category and key."""
 

@@ -53,6 +53,8 @@ class UserSummary(BaseModel):
     first_seen_at: datetime | None
     last_seen_at: datetime | None = Field(validation_alias="active_at")
     time_zone: NullIfEmpty
+    recall: bool = Field(description="Whether agents use what is stored.")
+    learning: bool = Field(description="Whether facts are learned.")
     threads: int
     messages: int
     facts: dict[str, int] = Field(description="By status.")

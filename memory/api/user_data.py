@@ -1,4 +1,4 @@
-"""`/v1/users/me`: export and erasure of a user's data."""
+"""`/v1/users/me`: settings of a user, export and erasure of their data."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
@@ -7,17 +7,18 @@ from typing import Literal
 
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
-from ninja import Query, Router
-from pydantic import BaseModel, Field
+from ninja import Body, Query, Router
+from pydantic import BaseModel, ConfigDict, Field
 
 from access.audit import audit_log
 from access.audit.request_audit import build_event
-from access.users.request_user import CallerQuery, identify_user
+from access.users.request_user import CallerBody, CallerQuery, identify_user
 from api_base.json_responses import json_response
 from config import live
 from core.ids import UserId
 from database import database_executor
-from memory.user_data import erasure, export
+from memory.api.schemas import remove_schema_defaults
+from memory.user_data import erasure, export, user_settings
 from memory.user_data.export import ExportPosition
 from telemetry.config import TELEMETRY
 
@@ -31,6 +32,27 @@ EXPORT_OPENAPI = {
         }
     },
 }
+
+
+class SettingsBody(CallerBody):
+    """Body of `PATCH /v1/users/me/settings`."""
+
+    model_config = ConfigDict(json_schema_extra=remove_schema_defaults)
+
+    recall: bool = Field(
+        default=True, description="Whether agents use what is stored about the user."
+    )
+    learning: bool = Field(
+        default=True, description="Whether agents may learn something about the user."
+    )
+
+
+class UserSettingsObject(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+    object: Literal["user.settings"] = "user.settings"
+    recall: bool
+    learning: bool
 
 
 class EraseQuery(CallerQuery):
@@ -53,6 +75,33 @@ class UserErased(BaseModel):
     object: Literal["user.erased"] = "user.erased"
     user_id: str
     deleted: dict[str, int]
+
+
+@router.get("/settings", summary="Show the settings", response=UserSettingsObject)
+async def show_settings(
+    request: HttpRequest, query: Query[CallerQuery]
+) -> HttpResponse:
+    user_id = identify_user(request, query)
+    settings = await database_executor.run(user_settings.get_settings, user_id)
+    return json_response(UserSettingsObject.model_validate(settings))
+
+
+@router.patch("/settings", summary="Change settings", response=UserSettingsObject)
+async def change_settings(
+    request: HttpRequest, query: Query[CallerQuery], body: Body[SettingsBody]
+) -> HttpResponse:
+    user_id = identify_user(request, query, body)
+    names = sorted(body.model_fields_set & user_settings.COLUMNS.keys())
+    changes = {name: getattr(body, name) for name in names}
+    event = build_event(request, "user.settings", user_id, **changes)
+    settings, _ = await database_executor.run_to_end(
+        audit_log.run_recorded,
+        lambda changed: event if changed[1] else None,
+        user_settings.change_settings,
+        user_id,
+        changes,
+    )
+    return json_response(UserSettingsObject.model_validate(settings))
 
 
 @router.get(

@@ -17,6 +17,7 @@ from core.errors import CoulisseError, Unavailable
 from core.ids import pseudonym
 from core.text.injection import injection_filter
 from memory import memory_settings
+from memory.errors import LearningOff
 from memory.extraction import (
     date_parsing,
     extraction_tasks,
@@ -30,7 +31,7 @@ from memory.extraction.prompts import DIALOGUE_ROLES, ExtractionInput, PromptMes
 from memory.facts import fact_store, forgetting
 from memory.facts.types import FactDraft, SaveResult
 from memory.memory_settings import ExtractionModel, UserMemory
-from memory.models import Fact, FactMessage, Passage, StoredMessage
+from memory.models import Fact, FactMessage, Owner, Passage, StoredMessage
 from memory.models.facts import MAX_RULES
 from memory.recall import embedding, search
 from memory.recall.index import tokenizer
@@ -58,6 +59,7 @@ BUSY_RETRY_SECONDS = 10.0
 """Seconds until a task that found the local model busy is retried."""
 
 MEMORY_OFF = "memory is off"
+LEARNING_OFF = "the user has switched learning off"
 
 
 class ExtractionFailed(CoulisseError):
@@ -92,6 +94,8 @@ def run(task: Task) -> None:
             _extract(job, memory.user_memory)
     except LeaseLost:
         logger.info("extraction task %s: lease lost", task.pk)
+    except LearningOff:
+        job.complete(skipped=LEARNING_OFF)
     except LocalModelBusy:
         task.release(delay_seconds=BUSY_RETRY_SECONDS)
     except Exception as exc:
@@ -130,6 +134,8 @@ def is_retryable(exc: Exception) -> bool:
 
 def _extract(job: ExtractionTask, memory: UserMemory) -> None:
     _withhold_copies(job)
+    if not Owner.objects.of_user(job.user_id).is_learning_on:
+        raise LearningOff
     turn, earlier = _read_messages(job)
     vectors = _index_messages(job, memory, turn)
     extraction_input = ExtractionInput(

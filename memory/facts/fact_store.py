@@ -11,10 +11,12 @@ from datetime import datetime
 from typing import Any
 
 from core.ids import UserId
+from memory.errors import LearningOff
 from memory.facts import candidate_facts, fact_validation, point_in_time
 from memory.facts.reconciliation import FactReconciler
 from memory.facts.types import AnyCategory, FactDraft, SaveResult, Source, Status
 from memory.models import Fact, FactChange, FactMessage, Owner
+from memory.models.fact_choices import HUMAN_SOURCES
 from memory.models.fact_queryset import FactCursor
 from memory.recall import search
 from memory.recall.types import UNEMBEDDED, Embedded, EmbeddingResult
@@ -34,13 +36,17 @@ def save_drafts(
     `embedded` has each draft's vector or None; `errors`, if given, has the reason for
     each missing one. `threshold` is the cosine similarity from which a stored fact is
     compared with a draft. `by` is `extraction`, `agent:NAME`, `user`, `mcp` or
-    `operator`. Returns the outcome of each draft. Raises `FactInvalid`.
+    `operator`. Returns the outcome of each draft. Raises `FactInvalid`, and
+    `LearningOff` unless a person has entered them all.
     """
     cleaned = list(map(fact_validation.clean_draft, drafts))
     texts = list(zip(embedded, errors or [""] * len(cleaned), strict=True))
     # Read now: reads inside a transaction are not cached for the next search.
     search.open_index(user_id)
+    is_learnt = any(draft.source not in HUMAN_SOURCES for draft in cleaned)
     with Owner.objects.locked(user_id) as now:
+        if is_learnt:
+            _check_learning(user_id)
         candidates = candidate_facts.load_candidates(
             user_id, cleaned, embedded, threshold=threshold
         )
@@ -58,6 +64,11 @@ def save_drafts(
             if draft.message_id is not None
         )
     return saved
+
+
+def _check_learning(user_id: UserId) -> None:
+    if not Owner.objects.of_user(user_id).is_learning_on:
+        raise LearningOff
 
 
 def get_fact(user_id: UserId, fact_id: uuid.UUID) -> Fact:
@@ -79,7 +90,12 @@ def edit_fact(
     by: str,
     text: EmbeddingResult = UNEMBEDDED,
 ) -> Fact:
-    """Change a fact, as `Fact.edit` does, and return it."""
+    """Change a fact, as `Fact.edit` does, and return it.
+
+    Raises `LearningOff` unless a person changes it.
+    """
+    if by not in HUMAN_SOURCES:
+        _check_learning(user_id)
     fact = Fact.objects.get_known(user_id, fact_id)
     fact.edit(changes, by=by, text=text)
     return fact

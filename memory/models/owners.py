@@ -24,6 +24,10 @@ class OwnerQuerySet(models.QuerySet["Owner"]):
         )
         return owner
 
+    def of_user(self, user_id: UUID) -> "Owner":
+        """Return the user's row, or a new one that is not stored."""
+        return self.filter(user_id=user_id).first() or Owner(user_id=user_id)
+
     @contextmanager
     def locked(self, user_id: UUID) -> Iterator[datetime]:
         """Lock the user's facts in a transaction; yields its time."""

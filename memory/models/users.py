@@ -83,6 +83,8 @@ class EndUser(models.Model):
     spent_micro_usd: int
     unpriced_turns: int
     time_zone: str
+    recall: bool
+    learning: bool
     limits: Sequence[Any]
     scores: Sequence[Any]
     """The mean scores of the replies."""
@@ -129,6 +131,8 @@ class EndUser(models.Model):
         self.threads, self.messages = threads["count"], threads["messages"] or 0
         self.facts = count_facts([self.user_id])[self.user_id]
         self.time_zone = "" if owner is None else owner.time_zone
+        self.recall = owner is None or owner.is_recall_on
+        self.learning = owner is None or owner.is_learning_on
         self.set_totals(totals)
         first = [at for at in (threads["first"], since, first_turn_at) if at]
         last = [at for at in (threads["last"], since, last_turn_at) if at]

@@ -14,8 +14,9 @@ from typing import Generic, TypeVar
 from django.db import connection
 
 from core.ids import UserId
+from memory.errors import RecallOff
 from memory.facts.types import AnyCategory, Status
-from memory.models import Fact, StoredMessage
+from memory.models import Fact, Owner, StoredMessage
 from memory.recall import fusion
 from memory.recall.fusion import RetrieverWeights
 from memory.recall.index import numpy_index, postgres_index
@@ -109,6 +110,22 @@ def search_facts_and_messages(
     return (
         _search_facts(user_id, index, parsed, query, FactFilter(category), facts),
         _search_messages(user_id, index, parsed, query, cutoff, messages),
+    )
+
+
+def search_for_agent(
+    user_id: UserId,
+    query: Query,
+    *,
+    facts: int,
+    messages: int,
+    category: AnyCategory | None = None,
+) -> tuple[list[FactHit], list[MessageHit]]:
+    """Return the results of `search_facts_and_messages`; raises `RecallOff`."""
+    if not Owner.objects.of_user(user_id).is_recall_on:
+        raise RecallOff
+    return search_facts_and_messages(
+        user_id, query, facts=facts, messages=messages, category=category
     )
 
 

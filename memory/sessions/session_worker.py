@@ -170,7 +170,7 @@ def _store(
     user_id = UserId(session.user_id)
     with transaction.atomic():
         now = datetime.now(UTC)
-        Owner.objects.lock(user_id, now)
+        owner = Owner.objects.lock(user_id, now)
         task.lock_lease()
         threads = Thread.objects.select_for_update(no_key=True)
         thread = threads.filter(pk=session.thread_id).first()
@@ -181,6 +181,8 @@ def _store(
         if thread is None:  # It was deleted, and the session with it.
             task.complete()
             return
+        if not owner.is_learning_on:
+            episode = None
         fact = _new_fact(session, episode, now, text) if episode else None
         session.close(now, episode=fact, error=error)
         task.complete()

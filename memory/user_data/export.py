@@ -97,6 +97,8 @@ class ExportedSettings(BaseModel):
     """The stored settings of the user."""
 
     time_zone: NullIfEmpty = None
+    recall: bool = True
+    learning: bool = True
     first_seen_at: datetime | None = None
     erasure_expires_at: datetime | None = None
 
@@ -128,6 +130,8 @@ def document_head(user_id: UserId) -> ExportHead:
     settings = ExportedSettings()
     if owner := Owner.objects.filter(user_id=user_id).first():
         settings.time_zone = owner.time_zone or None
+        settings.recall = owner.is_recall_on
+        settings.learning = owner.is_learning_on
         settings.first_seen_at = owner.created_at
     if request := PendingErasure.objects.filter(user_id=user_id).first():
         settings.erasure_expires_at = request.expires_at

@@ -173,7 +173,7 @@ class _MemoryToolHandlers:
     async def search(self, arguments: SearchArguments) -> Any:
         query = await query_embedding.build_query(self.memory, arguments.query)
         facts, messages = await database_executor.run(
-            search.search_facts_and_messages,
+            search.search_for_agent,
             self.user_id,
             query,
             facts=arguments.depth,

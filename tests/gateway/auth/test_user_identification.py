@@ -19,6 +19,7 @@ BODILESS = [
     ("DELETE", f"/v1/memories/mem_{'0' * 32}"),
     ("GET", "/v1/users/me/export"),
     ("DELETE", "/v1/users/me"),
+    ("GET", "/v1/users/me/settings"),
     ("GET", "/v1/memories/search?q=x"),
     ("GET", f"/v1/memories/mem_{'0' * 32}/history"),
 ]
@@ -26,6 +27,7 @@ WITH_BODY = [
     ("POST", "/v1/memories", {"content": "x"}),
     ("PATCH", f"/v1/memories/mem_{'0' * 32}", {"content": "x"}),
     ("POST", "/v1/memories/search", {"query": "x"}),
+    ("PATCH", "/v1/users/me/settings", {"recall": False}),
 ]
 HEADER = "X-Coulisse-User"
 

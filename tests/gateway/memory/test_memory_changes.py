@@ -208,6 +208,8 @@ def test_openapi_describes_every_route(http):
         ("get", f"{memory}/history"),
         ("get", "/v1/users/me/export"),
         ("delete", "/v1/users/me"),
+        ("get", "/v1/users/me/settings"),
+        ("patch", "/v1/users/me/settings"),
     }
     for method, path in routes:
         parameters = described["paths"][path][method]["parameters"]

@@ -93,6 +93,21 @@ def test_fact_is_added_manually(script, alice):
     )
 
 
+def test_rule_is_added_in_the_form_and_listed(script, browser, alice):
+    rule = {"content": "Answer in German.", "category": "rule", "key": "Language"}
+    saved = ok(script.post(facts_url(alice), json=rule), 201)
+    assert (saved["status"], saved["key"]) == ("active", "language")
+    listed = ok(script.get(facts_url(alice), params={"category": "rule"}))["data"]
+    assert [each["id"] for each in listed] == [saved["id"]]
+    changed = {"content": "Answer in French."}
+    ok(script.patch(f"{facts_url(alice)}/{saved['id']}", json=changed))
+    told = Fact.objects.in_every_prompt(alice, limit=0)
+    assert [fact.content for fact in told.rules] == ["Answer in French."]
+    page = browser.get(facts_url(alice), params={"category": "rule"}).text
+    assert "Answer in French." in page
+    assert "<option>rule</option>" in page
+
+
 def test_fact_is_corrected_and_history_kept(script, alice):
     fact_id = save(alice, "Lives in Lisbon").fact_id
     changes = {"content": "Lives in Porto", "importance": 8, "reason": "moved"}

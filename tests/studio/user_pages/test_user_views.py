@@ -4,6 +4,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.utils import timezone
 
 from access.models import AuditEntry
 from access.users import identity
@@ -232,6 +233,20 @@ def test_users_unknown_to_the_list_can_be_erased(script):
     stranger = uuid.uuid4()
     erased = ok(script.post(f"{user_url(stranger)}/erase"))
     assert (erased["object"], set(erased["deleted"].values())) == ("user.erased", {0})
+
+
+def test_page_shows_what_the_user_has_switched_off(script, browser, alice):
+    page = browser.get(user_url(alice)).text
+    assert "switched" not in page
+    Owner.objects.update_or_create(
+        user_id=alice,
+        defaults={"is_recall_on": False, "created_at": timezone.now()},
+    )
+    page = browser.get(user_url(alice)).text
+    assert "The user has switched recall off" in page
+    assert "The user has switched learning off" not in page
+    summary = ok(script.get(user_url(alice)))
+    assert (summary["recall"], summary["learning"]) == (False, True)
 
 
 # Export and erasure.

@@ -62,6 +62,7 @@ def test_token_authenticates_every_api_as_its_user(
         ],
         *[("GET", "/v1/mcp"), ("DELETE", "/v1/mcp/x")],
         *[("GET", "/v1/users/me/export"), ("DELETE", "/v1/users/me")],
+        *[(method, "/v1/users/me/settings") for method in ("GET", "PATCH")],
         *[("POST", "/v1/tasks"), ("GET", "/v1/tasks"), ("GET", "/v1/tasks/x")],
         *[("POST", "/v1/tasks/x/cancel"), ("POST", "/v1/feedback")],
         *[("GET", "/v1/feedback/x"), ("POST", "/v1/responses")],

@@ -79,6 +79,7 @@ BODIES = {
     ("POST", "/v1/memories"): {"content": "Likes tea"},
     ("POST", "/v1/memories/search"): {"query": "tea"},
     ("PATCH", "/v1/memories/{memory_id}"): {"content": "Likes coffee"},
+    ("PATCH", "/v1/users/me/settings"): {"recall": False},
     ("POST", "/v1/messages"): {
         "model": "assistant",
         "max_tokens": 10,

@@ -78,6 +78,7 @@ def test_metadata_and_headers_do_not_change_the_chat_user(
 ROUTES = [
     *[("GET", "/v1/memories"), ("GET", "/v1/turns"), ("GET", "/v1/mcp")],
     *[("GET", "/v1/users/me/export"), ("DELETE", "/v1/users/me")],
+    ("GET", "/v1/users/me/settings"),
     *[("GET", "/v1/memories/{memory}"), ("DELETE", "/v1/memories/{memory}")],
     *[("GET", "/v1/memories/{memory}/history"), ("GET", "/v1/turns/{turn}")],
     ("DELETE", "/v1/mcp/x"),
@@ -88,6 +89,7 @@ WITH_BODIES = [
     ("POST", "/v1/memories", {"content": "Likes coffee."}),
     ("POST", "/v1/memories/search", {"query": "tea"}),
     ("PATCH", "/v1/memories/{memory}", {"content": "Likes coffee."}),
+    ("PATCH", "/v1/users/me/settings", {"recall": False}),
 ]
 
 
