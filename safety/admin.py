@@ -73,7 +73,15 @@ class IncidentAdmin(UserRowsAdmin):
     title = "Incidents"
     icon = "health_and_safety"
     list_template = "studio/monitoring/incidents.html"
-    list_display = ["at", "check", "level_shown", "actions", "agent", "user", "turn"]
+    list_display = [
+        "at",
+        "check_shown",
+        "level_shown",
+        "actions",
+        "agent",
+        "user",
+        "turn",
+    ]
     list_filter = [
         CheckFilter.of("check", field="check_name"),
         ExactFilter.of("level"),
@@ -109,7 +117,7 @@ class IncidentAdmin(UserRowsAdmin):
         return {**super().list_data(request), "counts": day_counts()}
 
     @column("Check")
-    def check(self, row: Incident) -> str:
+    def check_shown(self, row: Incident) -> str:
         return row.check_name
 
     @column("Level")

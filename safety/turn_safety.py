@@ -11,7 +11,6 @@ from core.trace import Call
 from safety.config import (
     FAILED,
     NO_LEVEL,
-    SAFETY,
     ActionConfig,
     SafetyCheck,
     SafetyConfig,
@@ -156,15 +155,6 @@ class TurnSafety:
         found = [each.level for each in self.findings if each.check is check]
         levels = [*found, self.session.get(check.name, "")]
         return max(levels, key=check.severity) or NO_LEVEL
-
-
-def start(config: Config, turn: CheckedTurn) -> TurnSafety | None:
-    """Return the checks of a turn; None if its agent has none."""
-    settings = config.get(SAFETY)
-    if not settings.checks:
-        return None
-    checks = settings.checks_of(turn.agent)
-    return TurnSafety(config, settings, checks, turn) if checks else None
 
 
 def _mask(

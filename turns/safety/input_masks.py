@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from agents.config import AgentConfig
 from config.sections import Config
-from safety import turn_safety
+from safety.config import SAFETY
 from safety.turn_safety import CheckedTurn, TurnSafety
 from turns.turn import TurnRequest
 
@@ -17,6 +17,10 @@ def start(
     config: Config, request: TurnRequest, agent: AgentConfig
 ) -> TurnSafety | None:
     """Return the checks of a turn; None if its agent has none."""
+    settings = config.get(SAFETY)
+    checks = settings.checks and settings.checks_of(agent.name)
+    if not checks:
+        return None
     options = request.options
     turn = CheckedTurn(
         agent.name,
@@ -25,7 +29,7 @@ def start(
         options.thread,
         options.is_incognito,
     )
-    return turn_safety.start(config, turn)
+    return TurnSafety(config, settings, checks, turn)
 
 
 async def mask_input(request: TurnRequest, safety: TurnSafety) -> TurnRequest:
