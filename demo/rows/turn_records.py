@@ -53,6 +53,7 @@ def record(
         user_message=turn.question,
         request_id=f"req_{turn.turn_id.hex[-12:]}",
         recalled=" ".join(context.recalled),
+        diagnostics_json=orjson.dumps(_diagnostics(turn, context)).decode(),
         cost_micro_usd=cost,
         known_cost_micro_usd=sum(call.cost_micro_usd or 0 for call in model_calls),
         model_calls=len(model_calls),
@@ -84,6 +85,27 @@ def _model_call(call: ModelCall) -> dict[str, Any]:
         **columns_of(call, "finish_reason", "cost_micro_usd"),
         "attempts": attempts,
         **({} if call.usage is None else _usage(call.usage)),
+    }
+
+
+def _diagnostics(turn: SimulatedTurn, context: TurnContext) -> dict[str, Any]:
+    """Return numbers like those of a small server."""
+    facts = len(context.recalled)
+    # Varies from turn to turn, but not from demo to demo.
+    scale = 1 + turn.turn_id.int % 100 / 100
+    first_call = next((call.seconds or 0.0 for call in turn.calls), 0.0)
+    prepare_seconds = 0.004 * scale
+    return {
+        "recall": "both",
+        "corpus": "small",
+        "embedder": "minilm",
+        "facts": facts,
+        "embedding_seconds": 0.002 * scale,
+        "database_seconds": 0.0015 * scale,
+        "read_seconds": 0.001 * scale,
+        "prepare_seconds": prepare_seconds,
+        "first_event_seconds": prepare_seconds + first_call / 3,
+        "save_seconds": 0.0008 * scale,
     }
 
 

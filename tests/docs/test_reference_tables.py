@@ -8,6 +8,7 @@ import pytest
 from django.core.management import get_commands
 
 from agents.config import AgentConfig
+from agents.realtime_config import RealtimeConfig
 from agents.skills.skill_registry import SkillsConfig
 from agents.state.config import Reducer, StateField
 from config import sections
@@ -33,6 +34,7 @@ from providers.embeddings.config import EmbedderConfig
 from providers.model_request import ModelRequest
 from providers.registry import ProviderKind
 from smoke.config import Expectations, PersonaConfig, SmokeTestConfig
+from telemetry.schemas import DiagnosticsObject
 from tests.docs.pages import BASE, CODE, names_in_table, table_rows
 from triggers.config import BootTrigger, CronTrigger, WebhookTrigger
 
@@ -98,6 +100,16 @@ def test_every_storage_field_is_listed():
 
 def test_every_agent_field_is_listed():
     assert names_in_table("agents.md", "field") >= AgentConfig.model_fields.keys()
+
+
+def test_every_field_of_voice_is_listed():
+    listed = names_in_table("voice.md", "field of `realtime`")
+    assert listed == RealtimeConfig.model_fields.keys()
+
+
+def test_every_diagnostic_is_listed():
+    listed = names_in_table("telemetry.md", "field")
+    assert listed == DiagnosticsObject.model_fields.keys()
 
 
 def test_agent_defaults_match_the_table():
