@@ -32,7 +32,6 @@ from memory.facts import fact_store, forgetting
 from memory.facts.types import FactDraft, SaveResult
 from memory.memory_settings import ExtractionModel, UserMemory
 from memory.models import Fact, FactMessage, Owner, Passage, StoredMessage
-from memory.models.facts import MAX_RULES
 from memory.recall import embedding, search
 from memory.recall.index import tokenizer
 from memory.recall.types import Embedded, Query
@@ -266,7 +265,7 @@ def _similar_facts(
     results = search.search_facts(job.user_id, query, limit=MAX_SIMILAR_FACTS)
     similar = [hit.fact for hit in results if hit.fact.category != "episode"]
     rules = Fact.objects.filter(user_id=job.user_id, category="rule")
-    return [*rules.with_status("active").newest_first()[:MAX_RULES], *similar]
+    return [*rules.with_status("active").newest_first(), *similar]
 
 
 def _extract_facts(

@@ -16,8 +16,6 @@ from memory.recall.types import Embedded, Query
 
 MAX_FORGOTTEN = 200
 """Forgotten facts that drafts are compared with, the last ones."""
-MAX_RULES = 200
-"""Rules that a new one is compared with, the newest."""
 MAX_NEIGHBOURS = 5
 """Candidates per draft by vectors, and as many by words."""
 
@@ -108,7 +106,7 @@ def _rule_ids(user_id: UserId) -> list[uuid.UUID]:
     """Return all rules: they are few, and not searched."""
     facts = Fact.objects.filter(user_id=user_id, status=FactStatus.ACTIVE)
     rules = facts.filter(category="rule").newest_first()
-    return list(rules.values_list("id", flat=True)[:MAX_RULES])
+    return list(rules.values_list("id", flat=True))
 
 
 def _near_ids(

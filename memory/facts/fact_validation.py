@@ -11,6 +11,9 @@ from core.validation import storable_values
 from memory.errors import FactInvalid
 from memory.facts.types import MAX_RULE_KEY_LENGTH, MAX_RULE_LENGTH, FactDraft
 
+MAX_RULES = 20
+"""Active rules of a user: every prompt contains them."""
+TOO_MANY_RULES = f"a user has at most {MAX_RULES} rules"
 NO_WORD = re.compile(r"[\W_]+")
 CONTROL_CHARACTERS = re.compile("[\x01-\x1f\x7f-\x9f]")
 

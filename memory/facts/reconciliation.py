@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from core.ids import UserId
+from memory.facts import fact_validation
 from memory.facts.candidate_facts import CandidateFacts
 from memory.facts.text_comparison import equivalence
 from memory.facts.types import FactDraft, SaveResult
@@ -54,6 +55,7 @@ class FactReconciler:
     ) -> SaveResult:
         if past := self._find_past(draft):
             return SaveResult(past.id, "outdated")
+        rules = len(candidates) if draft.is_rule else 0
         if keyed := self._candidates.by_key(draft):
             return self._upsert(keyed, draft, text)
         candidates = [fact for fact in candidates if _keys_agree(fact, draft)]
@@ -62,6 +64,8 @@ class FactReconciler:
                 return self._confirm(fact, draft)
         if ended := self._find_superseded(draft):
             return self._supersede([ended], draft, text)
+        if rules >= fact_validation.MAX_RULES:
+            return self._flag_for_review(draft, fact_validation.TOO_MANY_RULES)
         if draft.is_rule:
             # Wordings of wishes are too alike to be compared: "in German", "in French".
             return self._create(draft, text)

@@ -10,7 +10,7 @@ from django.db import connection, models
 from django.db.models import Q
 from django.utils import timezone
 
-from memory.errors import FactUnknown, KeyTaken
+from memory.errors import FactInvalid, FactUnknown, KeyTaken
 from memory.facts import fact_validation, public_ids
 from memory.models import fact_choices, plain_sql
 from memory.models.fact_changes import TrackedFact
@@ -23,8 +23,6 @@ from memory.recall.types import UNEMBEDDED, EmbeddingResult
 END_FIELDS = ("valid_to", "expires_at")
 PINNED_IMPORTANCE = 9
 """The importance from which a fact is in every prompt."""
-MAX_RULES = 20
-"""The rules in every prompt: pinned ones first, then the last changed."""
 
 
 FactBaseManager = models.Manager.from_queryset(FactQuerySet)
@@ -50,17 +48,22 @@ class FactManager(FactBaseManager["Fact"]):
         user has switched recall off.
         """
         now = plain_sql.to_sql_time(timezone.now())
-        owner = plain_sql.to_sql_id(user_id)
         hint = INDEX_HINT if connection.vendor == "sqlite" else ""
-        part = [owner, now, now, now]
-        values = [*part, MAX_RULES, *part, limit, owner]
+        values = [
+            now,
+            now,
+            now,
+            plain_sql.to_sql_id(user_id),
+            fact_validation.MAX_RULES + limit,
+        ]
         rows = plain_sql.fetch_rows(IN_PROMPTS_SQL.format(index=hint), values)
         if rows and not rows[0][0]:
             return None
-        found = [ROWS.read(row[1:]) for row in rows if row[1] is not None]
-        rules = [fact for fact in found if fact.is_rule]
+        rules = [ROWS.read(row[2:]) for row in rows if row[1]]
+        # Without a fact there is one row, whose columns are NULL.
+        facts = [row[2:] for row in rows if row[1] is not None and not row[1]]
         rules.sort(key=lambda fact: fact.rule_order)
-        return PromptFacts(rules, [fact for fact in found if not fact.is_rule])
+        return PromptFacts(rules, list(map(ROWS.read, facts[:limit])))
 
     def by_passage(
         self, user_id: uuid.UUID, passage_ids: Sequence[int]
@@ -236,6 +239,7 @@ class Fact(TrackedFact):
             if category == fact_choices.FactCategory.RULE:
                 key = self._after(values, "key")
                 values["key"] = fact_validation.clean_rule_key(key)
+                self._check_rule_count(values)
             self._check_key(values)
             action = self._history_action(values, now)
             return self.change(values, action, by=by, at=now, reason=reason, text=text)
@@ -286,6 +290,16 @@ class Fact(TrackedFact):
                 values["source"] = by
         return values
 
+    def _check_rule_count(self, values: Mapping[str, Any]) -> None:
+        if self._after(values, "status") != FactStatus.ACTIVE:
+            return
+        others = Fact.objects.filter(user_id=self.user_id, status="active")
+        if (
+            others.filter(category="rule").exclude(id=self.id).count()
+            >= fact_validation.MAX_RULES
+        ):
+            raise FactInvalid(f"{fact_validation.TOO_MANY_RULES}: delete one first")
+
     def _check_key(self, values: Mapping[str, Any]) -> None:
         key, category = self._after(values, "key"), self._after(values, "category")
         if key is None or self._after(values, "status") != FactStatus.ACTIVE:
@@ -313,28 +327,18 @@ class Fact(TrackedFact):
 
 
 ROWS = plain_sql.RowReader(Fact)
-VALID_IN_PROMPTS_SQL = f"""
-    SELECT {ROWS.columns("f")} FROM memory_fact f {{index}}
-    WHERE user_id = %s AND status = 'active'
-        AND (is_pinned OR expires_at IS NULL OR expires_at > %s)
-        AND (valid_from IS NULL OR valid_from <= %s)
-        AND (valid_to IS NULL OR valid_to > %s)
-"""  # noqa: S608
 IN_PROMPTS_SQL = f"""
-    SELECT o.is_recall_on, {ROWS.columns("f")} FROM memory_owner o LEFT JOIN (
-        SELECT * FROM (
-            {VALID_IN_PROMPTS_SQL} AND category = 'rule'
-            ORDER BY is_pinned DESC, updated_at DESC, id LIMIT %s
-        ) AS rule
-        UNION ALL
-        SELECT * FROM (
-            {VALID_IN_PROMPTS_SQL} AND category <> 'rule'
-                AND (is_pinned OR importance >= {PINNED_IMPORTANCE})
-            ORDER BY is_pinned DESC, importance DESC, created_at, id LIMIT %s
-        ) AS fact
-    ) AS f ON o.is_recall_on
+    SELECT o.is_recall_on, f.category = 'rule', {ROWS.columns("f")}
+    FROM memory_owner o LEFT JOIN memory_fact f {{index}}
+        ON o.is_recall_on AND f.user_id = o.user_id AND f.status = 'active'
+        AND (f.is_pinned OR f.importance >= {PINNED_IMPORTANCE} OR f.category = 'rule')
+        AND (f.is_pinned OR f.expires_at IS NULL OR f.expires_at > %s)
+        AND (f.valid_from IS NULL OR f.valid_from <= %s)
+        AND (f.valid_to IS NULL OR f.valid_to > %s)
     WHERE o.user_id = %s
-    ORDER BY f.is_pinned DESC, f.importance DESC, f.created_at, f.id
+    ORDER BY f.category = 'rule' DESC,
+        f.is_pinned DESC, f.importance DESC, f.created_at, f.id
+    LIMIT %s
 """  # noqa: S608
 INDEX_HINT = "INDEXED BY memory_fact_in_prompts"
 """Without statistics, SQLite would read all facts of the user."""

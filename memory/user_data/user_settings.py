@@ -1,4 +1,4 @@
-"""What a user has decided about their memory, for good."""
+"""Settings with which a user switches their memory on and off."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -12,8 +12,8 @@ from core.messages import Message
 from memory.config import MemoryConfig, UserState
 from memory.errors import FactInvalid
 from memory.facts import fact_store, forgetting
+from memory.facts.fact_validation import MAX_RULES
 from memory.models import Fact, Owner, Passage, StoredMessage
-from memory.models.facts import MAX_RULES
 from memory.recall import search
 from memory.recall.context import memory_prompt, turn_context
 from memory.recall.context.turn_context import Context, ContextQuery
@@ -81,12 +81,24 @@ def test_expired_and_future_rules_are_not_in_prompts(owner):
     assert rules(owner) == []
 
 
-def test_newest_and_pinned_rules_are_in_prompts(owner):
-    for number in range(MAX_RULES + 2):
-        add(owner, f"Rule {number:02}.", is_pinned=number == 0)
-    read = rules(owner)
-    assert len(read) == MAX_RULES
-    assert set(read).isdisjoint({"Rule 01.", "Rule 02."})
+def test_further_rules_are_held_for_review(owner):
+    save(owner, "Is allergic to nuts", importance=10)
+    for number in range(MAX_RULES):
+        add(owner, f"Rule {number:02}.", key=f"key {number}")
+    further = add(owner, "Be brief.")
+    assert further.status == "pending_review"
+    (step,) = fact_store.list_changes(owner, further.pk)
+    assert step.reason == "a user has at most 20 rules"
+    assert (len(rules(owner)), len(set(rules(owner)))) == (MAX_RULES, MAX_RULES)
+    read = Fact.objects.in_every_prompt(owner, limit=1)
+    assert [fact.content for fact in read.facts] == ["Is allergic to nuts"]
+    with pytest.raises(FactInvalid, match="at most 20 rules: delete one first"):
+        further.restore(by="user")
+    changed = add(owner, "Rule.", key="key 1")
+    assert changed.status == "active"
+    forgetting.forget(owner, changed.pk, by="user")
+    further.restore(by="user")
+    assert "Be brief." in rules(owner)
 
 
 def test_rule_of_the_same_key_replaces_the_old_one(owner):
