@@ -1,12 +1,13 @@
 """The YAML's `memory:` block."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from config.sections import Config, Problem, Section
 from config.validation.suggestions import did_you_mean
+from memory.facts.types import HeldFor
 from memory.recall.types import Fusion
 from providers.config import PROVIDERS
 from providers.default_model import ModelChoice
@@ -67,6 +68,29 @@ class UserState(BaseModel):
         description="Maximum number of facts in every prompt: pinned ones, then those "
         "of importance 9 and 10.",
     )
+
+    commit: Literal["turn", "session"] = Field(
+        default="turn",
+        description="When extracted facts are used: from their `turn` on, or from the "
+        "end of the `session` on, until which they are pending review.",
+    )
+    consent: Literal["none", "ask"] = Field(
+        default="none",
+        description="`ask`: facts that are extracted, or saved by an agent, are "
+        "pending review until the user accepts them.",
+    )
+
+    @property
+    def held_for(self) -> Literal[HeldFor, ""]:
+        """What extracted facts wait for first."""
+        if self.commit == "session":
+            return "session"
+        return self.held_for_consent
+
+    @property
+    def held_for_consent(self) -> Literal[HeldFor, ""]:
+        """What facts that an agent saves wait for."""
+        return "consent" if self.consent == "ask" else ""
 
 
 def _expand_boolean(value: Any) -> Any:
@@ -210,6 +234,12 @@ def check_memory(memory: MemoryConfig, config: Config) -> Iterable[Problem]:
         return
     at = ("memory", "user_state")
     yield from _check_extraction_model(state, config, at)
+    if state.commit == "session" and memory.sessions is None:
+        message = (
+            "commit: session needs sessions, at whose end facts are used; remove "
+            "`sessions: false` under memory:, or set commit: turn"
+        )
+        yield Problem((*at, "commit"), message, "coulisse.E403")
     for field, message in embedders.find_problems(config, state.embed_with):
         message = f"embed_with.{field}: {message}"
         yield Problem((*at, "embed_with", field), message, "coulisse.E402")

@@ -34,7 +34,7 @@ from core.errors import Invalid
 from core.ids import UserId, parse_uuid
 from core.text import redaction, time_parsing
 from memory import memory_settings
-from memory.admin.fact_filters import ScopeFilter, StatusFilter
+from memory.admin.fact_filters import HELD_FOR, ScopeFilter, StatusFilter
 from memory.admin.schemas import (
     OUTCOME_MESSAGES,
     FactChanges,
@@ -51,7 +51,7 @@ from memory.api.schemas import (
     SavedMemory,
 )
 from memory.errors import FactUnknown, UserUnknown
-from memory.facts import fact_store, forgetting, public_ids
+from memory.facts import candidates, fact_store, forgetting, public_ids
 from memory.models import Fact, FactStatus, Owner, StoredMessage, Thread
 from memory.models.fact_choices import FactCategory
 from memory.recall import query_preparation, sync_search
@@ -79,6 +79,7 @@ class FactAdmin(UserRowsAdmin):
     ordering = ["-created_at"]
     list_filter = [
         StatusFilter,
+        ChoiceFilter.of(HELD_FOR, title="Held because"),
         "category",
         ChoiceFilter.of("source"),
         FlagFilter.of("pinned", field="is_pinned", title="Pinned only"),
@@ -99,8 +100,10 @@ class FactAdmin(UserRowsAdmin):
         ("Validity", {"fields": ["valid_from", "valid_to", "expires_at", "newer"]}),
     ]
     detail_parameters = {"as_of": "The fact as it was at this time."}
-    actions = ["pin", "unpin", "review", "restore", "forget", "purge"]
-    row_buttons = ["pin", "unpin", "forget"]
+    actions = [
+        *["accept", "reject", "pin", "unpin", "review", "restore", "forget", "purge"]
+    ]
+    row_buttons = ["accept", "reject", "pin", "unpin", "forget"]
     audit_noun = "memory"
     delete_action = "forget"
     delete_response = DeletedMemory
@@ -153,6 +156,28 @@ class FactAdmin(UserRowsAdmin):
 
     # Actions.
 
+    @action("Accept", audit="memory.change", is_available=lambda f: f.is_held)
+    def accept(self, request: HttpRequest, row: Fact) -> Outcome:
+        """Make a fact active that is pending review, or part of one that is known."""
+        user_id = UserId(row.user_id)
+        fact_id = candidates.accept(user_id, row.pk, by=ACTOR)
+        if fact_id is None:
+            return changed(row, False)
+        details = changed(row, True, "status").details
+        stored = Fact.objects.get_known(user_id, fact_id)
+        return Outcome(True, details, row=stored, target=row.public_id)
+
+    @action(
+        "Reject",
+        audit="memory.delete",
+        confirm="The facts are forgotten, with the messages that mention them.",
+        is_dangerous=True,
+        is_available=lambda fact: fact.is_held,
+    )
+    def reject(self, request: HttpRequest, row: Fact) -> Outcome:
+        user_id = UserId(row.user_id)
+        return changed(row, candidates.reject(user_id, row.pk, by=ACTOR))
+
     @action("Pin", audit="memory.change", is_available=lambda f: f.can_be_pinned)
     def pin(self, request: HttpRequest, row: Fact) -> Outcome:
         return changed(row, row.pin(by=ACTOR), "is_pinned")
@@ -172,7 +197,9 @@ class FactAdmin(UserRowsAdmin):
     @action(
         "Restore",
         audit="memory.change",
-        is_available=lambda fact: fact.current_status != FactStatus.ACTIVE,
+        is_available=lambda fact: (
+            not fact.is_held and fact.current_status != FactStatus.ACTIVE
+        ),
     )
     def restore(self, request: HttpRequest, row: Fact) -> Outcome:
         return changed(row, row.restore(by=ACTOR, text=EMBEDDED_LATER), "status")
@@ -183,7 +210,9 @@ class FactAdmin(UserRowsAdmin):
         confirm="Prompts and searches no longer include it, nor the messages that "
         "mention it. They and its history are kept.",
         is_dangerous=True,
-        is_available=lambda fact: fact.status != FactStatus.DELETED,
+        is_available=lambda fact: (
+            not fact.is_held and fact.status != FactStatus.DELETED
+        ),
     )
     def forget(self, request: HttpRequest, row: Fact) -> Outcome:
         user_id = UserId(row.user_id)
@@ -345,6 +374,8 @@ class FactAdmin(UserRowsAdmin):
         badges = [("is-accent", "pinned")] if row.is_pinned else []
         if (status := row.current_status) != FactStatus.ACTIVE:
             badges.append(("is-warn", status.replace("_", " ")))
+        if row.held_for:
+            badges.append(("", row.get_held_for_display()))
         badge = ' <span class="badge {}">{}</span>'
         shown = Truncator(row.content).chars(300)
         return format_html("{}{}", shown, format_html_join("", badge, badges))

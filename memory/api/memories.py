@@ -1,5 +1,8 @@
 """`/v1/memories`: users read and edit the facts about them."""
 
+from collections.abc import Callable
+from uuid import UUID
+
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
@@ -21,13 +24,22 @@ from memory.api.schemas import (
     MemoryHistory,
     MemoryList,
     MemoryObject,
+    MemoryReview,
     MemorySearchBody,
     MemorySearchQuery,
     NewMemory,
+    ReviewBody,
+    ReviewedMemories,
     SavedMemory,
     SearchResultList,
 )
-from memory.facts import fact_store, fact_validation, forgetting, public_ids
+from memory.facts import (
+    candidates,
+    fact_store,
+    fact_validation,
+    forgetting,
+    public_ids,
+)
 from memory.recall import query_preparation, search
 
 ACTOR = "user"
@@ -86,6 +98,66 @@ async def create_memory(
 
 
 # Registered before `{memory_id}`, which would take `search` for an id.
+
+
+@router.get("/review", summary="Count the memories to review", response=MemoryReview)
+async def show_review(request: HttpRequest, query: Query[CallerQuery]) -> HttpResponse:
+    user_id = identify_user(request, query)
+    counts = await database_executor.run(candidates.count_held, user_id)
+    return json_response(MemoryReview.of(counts))
+
+
+@router.post(
+    "/review",
+    summary="Accept or reject memories that are pending review",
+    response=ReviewedMemories,
+)
+async def review_memories(
+    request: HttpRequest, query: Query[CallerQuery], body: Body[ReviewBody]
+) -> HttpResponse:
+    user_id = identify_user(request, query, body)
+    accepted, rejected = await database_executor.run(
+        candidates.choose, user_id, body.to_decisions()
+    )
+    done = set()
+    for fact_id in rejected:
+        if await _decide(request, "memory.delete", candidates.reject, user_id, fact_id):
+            done.add(fact_id)
+    for fact_id in accepted:
+        if await _decide(request, "memory.change", candidates.accept, user_id, fact_id):
+            done.add(fact_id)
+    counts = await database_executor.run(candidates.count_held, user_id)
+    return json_response(
+        ReviewedMemories.of(
+            counts,
+            accepted=[fact_id for fact_id in accepted if fact_id in done],
+            rejected=[fact_id for fact_id in rejected if fact_id in done],
+            unknown=[each for each in (*accepted, *rejected) if each not in done],
+        )
+    )
+
+
+async def _decide(
+    request: HttpRequest,
+    action: str,
+    decide: Callable[..., object],
+    user_id: UserId,
+    fact_id: UUID,
+) -> object:
+    """Carry out one decision; return something false if the fact was not held.
+
+    In a transaction of its own, because others wait.
+    """
+    target = public_ids.format_fact_id(fact_id)
+    event = build_event(request, action, user_id, target, is_review=True)
+    return await database_executor.run_to_end(
+        audit_log.run_recorded,
+        lambda is_done: event if is_done else None,
+        decide,
+        user_id,
+        fact_id,
+        by=ACTOR,
+    )
 
 
 @router.get(
@@ -160,6 +232,8 @@ async def change_memory(
     ):
         # As on saving: prompts do not contain it until a person activates it.
         changes.setdefault("status", "pending_review")
+        if changes["status"] == "pending_review":
+            changes["held_for"] = "injection"
     if changes:
         vector = await query_preparation.embed_changed_fact(fact, changes)
         event = build_event(

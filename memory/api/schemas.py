@@ -1,6 +1,7 @@
 """Pydantic models of the requests and responses of `/v1/memories`."""
 
 import uuid
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
@@ -27,11 +28,13 @@ from api_base.pagination import ListPage
 from core import token_estimates
 from core.errors import Invalid
 from memory.facts import public_ids
+from memory.facts.candidates import MAX_REVIEWED, Decisions
 from memory.facts.types import (
     MAX_CONTENT_LENGTH,
     AnyCategory,
     Category,
     FactDraft,
+    HeldFor,
     Outcome,
     SearchedCategory,
     Source,
@@ -63,6 +66,7 @@ SearchText = Annotated[
     AfterValidator(refuse_nul),
 ]
 Importance = Annotated[int, Field(ge=1, le=10)]
+FactIdText = Annotated[str, StringConstraints(max_length=64)]
 SearchScope = Literal["facts", "messages", "all"]
 
 
@@ -86,6 +90,40 @@ class MemoriesQuery(ListQuery):
     as_of: Instant | None = Field(
         default=None, description="Return the memories as of this time."
     )
+
+
+FactIds = Annotated[list[FactIdText], Field(max_length=MAX_REVIEWED)] | Literal["all"]
+
+
+class ReviewBody(CallerBody):
+    """Body of `POST /v1/memories/review`."""
+
+    accept: FactIds = Field(
+        default=[],
+        description="Ids of memories that are pending review, or `all`: those that do "
+        "not look like instructions.",
+    )
+    reject: FactIds = Field(
+        default=[], description="Ids of memories to forget, or `all`."
+    )
+
+    def to_decisions(self) -> Decisions:
+        """Return the decisions; raises `Invalid` and `FactUnknown`."""
+        accept, reject = self.accept, self.reject
+        if not accept and not reject:
+            raise Invalid("give 'accept' or 'reject': a list of ids, or 'all'")
+        if accept == reject == "all":
+            raise Invalid("'accept' and 'reject' cannot both be 'all'")
+        if accept != "all" and reject != "all":
+            if both := {*accept} & {*reject}:
+                raise Invalid(f"'{min(both)}' is in 'accept' and in 'reject'")
+            if len(accept) + len(reject) > MAX_REVIEWED:
+                raise Invalid(f"give at most {MAX_REVIEWED} ids at once")
+        return Decisions(accept=_read_ids(accept), reject=_read_ids(reject))
+
+
+def _read_ids(given: list[str] | Literal["all"]) -> list[uuid.UUID] | Literal["all"]:
+    return given if given == "all" else list(map(public_ids.require_fact_id, given))
 
 
 class MemorySearchQuery(CallerQuery):
@@ -269,7 +307,7 @@ def _write_changed_fields(values: Any) -> Any:
 
 
 def _write_changed_field(name: str, value: Any) -> Any:
-    if value is None or (value == "" and name in ("agent", "quote")):
+    if value is None or (value == "" and name in ("agent", "quote", "held_for")):
         return None
     if name == "superseded_by_id":
         return public_ids.format_fact_id(uuid.UUID(value))
@@ -293,6 +331,9 @@ class MemoryObject(BaseModel):
     key: str | None
     importance: int
     status: Status = Field(validation_alias="current_status")
+    held_for: Annotated[HeldFor | None, BeforeValidator(lambda text: text or None)] = (
+        Field(description="Why it is pending review.")
+    )
     pinned: bool = Field(validation_alias="is_pinned")
     source: Source
     agent: NullIfEmpty
@@ -313,6 +354,27 @@ class SavedMemory(MemoryObject):
 
 class MemoryList(ListPage[MemoryObject]):
     pass
+
+
+class MemoryReview(BaseModel):
+    """The memories that are pending review."""
+
+    object: Literal["memory.review"] = "memory.review"
+    pending_review: int
+    held_for: dict[HeldFor, int] = Field(description="By reason.")
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int], **more: Any) -> Self:
+        total = sum(counts.values())
+        return cls(pending_review=total, held_for=counts, **more)
+
+
+class ReviewedMemories(MemoryReview):
+    """The outcome of a review, and the counts of what is still pending."""
+
+    accepted: list[FactId]
+    rejected: list[FactId]
+    unknown: list[FactId] = Field(description="Ids of no memory pending review.")
 
 
 class MemoryChange(BaseModel):

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from django.db import InterfaceError, OperationalError, transaction
@@ -331,8 +332,9 @@ def _save_facts(
     vectors, errors = embedding.embed_texts(memory.embedder, contents)
     with job.locked():
         usable = _usable_messages(draft.message_id for draft in parsed.drafts)
+        held_for = memory.user_state.held_for
         texts = [
-            (draft, vector, error)
+            (replace(draft, held_for=held_for), vector, error)
             for draft, vector, error in zip(parsed.drafts, vectors, errors, strict=True)
             if draft.message_id in usable
         ]

@@ -75,6 +75,10 @@ class CandidateFacts:
         """Return whether a fact was created from one of these drafts."""
         return any(fact is added for added in self._added)
 
+    def add_held(self, fact: Fact) -> None:
+        """Add a new fact that is pending review."""
+        self._retired.append(fact)
+
     def add(self, fact: Fact) -> None:
         """Add a new fact as a candidate for the following drafts."""
         self._added.append(fact)
@@ -86,8 +90,9 @@ def load_candidates(
     embedded: Sequence[Embedded | None],
     *,
     threshold: float,
+    held: Fact | None = None,
 ) -> CandidateFacts:
-    """Load the candidates for the drafts.
+    """Load the candidates for the drafts; `held` is the fact that a draft is of.
 
     Candidates have a vector at least as similar as `threshold`, or share words: many
     texts of the same meaning have less similar vectors. Neither decides about a match.
@@ -97,8 +102,11 @@ def load_candidates(
         rules if draft.is_rule else _near_ids(user_id, draft, vector, threshold)
         for draft, vector in zip(drafts, embedded, strict=True)
     ]
+    retired = _load_retired(user_id, drafts)
     return CandidateFacts(
-        near, _load_active(user_id, drafts, near), _load_retired(user_id, drafts)
+        near,
+        _load_active(user_id, drafts, near),
+        [fact for fact in retired if fact != held],
     )
 
 

@@ -8,12 +8,16 @@ from core.errors import Invalid
 from core.ids import TurnId, UserId
 from memory.errors import FactUnknown
 from memory.facts import forgetting, public_ids
-from memory.models import Fact, PendingForgetting, StoredMessage
+from memory.models import Fact, FactStatus, PendingForgetting, StoredMessage
 from memory.recall.index import tokenizer
 from memory.transcript import withholding
 
 MAX_FACTS = 100
 """Facts of one question: to forget each takes some 0.1 s."""
+
+
+HIDDEN = "(pending review)"
+PENDING = FactStatus.PENDING_REVIEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ def select_facts(
     facts = Fact.objects.filter(user_id=user_id).exclude(status="deleted")
     if fact_id is not None:
         facts = facts.filter(pk=fact_id)
-    rows = facts.newest_first().values_list("pk", "content")
+    rows = facts.newest_first().values_list("pk", "content", "status")
     if query is not None:
         words = set(tokenizer.tokenize(query))
         found = [row for row in rows if words <= set(tokenizer.tokenize(row[1]))]
@@ -46,7 +50,13 @@ def select_facts(
             f"there are more than {MAX_FACTS} facts: give a query, or tell the user to "
             "delete their data in the application"
         )
-    return [SelectedFact(public_ids.format_fact_id(pk), text) for pk, text in found]
+    return [
+        # What is pending review may be an instruction: no agent sees it.
+        SelectedFact(
+            public_ids.format_fact_id(pk), text if status != PENDING else HIDDEN
+        )
+        for pk, text, status in found
+    ]
 
 
 def store_question(

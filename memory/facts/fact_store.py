@@ -19,6 +19,7 @@ from memory.models import Fact, FactChange, FactMessage, Owner
 from memory.models.fact_choices import HUMAN_SOURCES
 from memory.models.fact_queryset import FactCursor
 from memory.recall import search
+from memory.recall.query_embedding import NO_VECTOR
 from memory.recall.types import UNEMBEDDED, Embedded, EmbeddingResult
 
 
@@ -69,6 +70,50 @@ def save_drafts(
 def _check_learning(user_id: UserId) -> None:
     if not Owner.objects.of_user(user_id).is_learning_on:
         raise LearningOff
+
+
+def save_held(
+    user_id: UserId, held: Fact, now: datetime, *, by: str, is_accepted: bool
+) -> SaveResult:
+    """Reconcile a held fact with the stored ones, as `save_drafts` does.
+
+    It becomes active, the past of another fact, or is held for a conflict; if another
+    fact has its content, it is deleted. `is_accepted`: a person has accepted it. The
+    user is locked.
+    """
+    draft = FactDraft(
+        content=held.content,
+        category=held.category,  # type: ignore[arg-type]  # a column of a choice
+        importance=held.importance,
+        key=held.key,
+        is_pinned=held.is_pinned,
+        source=held.source,  # type: ignore[arg-type]  # a column of a choice
+        agent=held.agent,
+        quote=held.quote,
+        message_id=held.message_id,
+        said_at=held.said_at,
+        valid_from=held.valid_from,
+        valid_to=held.valid_to,
+        expires_at=held.expires_at,
+        supersedes=held.replaces_id,
+        is_accepted=is_accepted,
+    )
+    candidates = candidate_facts.load_candidates(
+        user_id, [draft], [None], threshold=1.0, held=held
+    )
+    reconciler = FactReconciler(user_id, candidates, by=by, now=now, held=held)
+    # Its vector is added later.
+    saved = reconciler.reconcile(draft, 0, (None, NO_VECTOR))
+    Fact.objects.write(user_id, [fact for fact in reconciler.facts if fact != held])
+    if saved.fact_id == held.pk:
+        # After the others: it may take the key of a superseded one.
+        Fact.objects.write(user_id, [held])
+    else:
+        links = FactMessage.objects.filter(fact=held)
+        messages = list(links.values_list("message_id", flat=True))
+        FactMessage.objects.link((saved.fact_id, number) for number in messages)
+        held.delete()
+    return saved
 
 
 def get_fact(user_id: UserId, fact_id: uuid.UUID) -> Fact:

@@ -15,7 +15,8 @@ from memory.facts.candidate_facts import CandidateFacts
 from memory.facts.text_comparison import equivalence
 from memory.facts.types import FactDraft, SaveResult
 from memory.models import Fact, FactStatus
-from memory.models.fact_choices import HUMAN_SOURCES
+from memory.models.fact_changes import TRACKED_FIELDS, field_values
+from memory.models.fact_choices import HUMAN_SOURCES, HeldFor
 from memory.models.facts import END_FIELDS
 from memory.recall.types import UNEMBEDDED, EmbeddingResult
 
@@ -24,9 +25,18 @@ class FactReconciler:
     """Reconciles drafts one by one; `facts` has the new and changed facts."""
 
     def __init__(
-        self, user_id: UserId, candidates: CandidateFacts, *, by: str, now: datetime
+        self,
+        user_id: UserId,
+        candidates: CandidateFacts,
+        *,
+        by: str,
+        now: datetime,
+        held: Fact | None = None,
     ) -> None:
+        """With `held`, the only draft is that fact, which becomes what it adds."""
         self.facts: list[Fact] = []
+        self._held = held
+        self._before = {} if held is None else field_values(held, TRACKED_FIELDS)
         self._user_id = user_id
         self._candidates = candidates
         self._by = by
@@ -38,8 +48,10 @@ class FactReconciler:
         """Reconcile a draft, which must have a `said_at`, and record the result."""
         near = self._candidates.near(number)
         candidates = [fact for fact in near if fact.is_rule == draft.is_rule]
-        if draft.review_reason:
-            return self._flag_for_review(draft, draft.review_reason, candidates)
+        if draft.review_reason or draft.held_for:
+            if past := self._find_past(draft):
+                return SaveResult(past.id, "outdated")
+            return self._hold(draft, candidates)
         saved = self._apply_rules(draft, candidates, text)
         ended = self._find_superseded(draft)
         if ended is None or ended.id == saved.fact_id:
@@ -119,7 +131,7 @@ class FactReconciler:
         if fact.said_at > draft.stated_at:
             return self._store_outdated(draft, fact)
         if _is_protected(fact, draft):
-            return self._flag_for_review(draft, _conflict_reason(fact))
+            return self._flag_conflict(draft, fact)
         values = {**draft.source_values, **draft.date_values}
         values["importance"] = draft.importance
         values["is_pinned"] = fact.is_pinned or draft.is_pinned
@@ -181,7 +193,7 @@ class FactReconciler:
             return self._store_outdated(draft, latest)
         for fact in superseded:
             if _is_protected(fact, draft):
-                return self._flag_for_review(draft, _conflict_reason(fact))
+                return self._flag_conflict(draft, fact)
         new = self._build_fact(draft, FactStatus.ACTIVE)
         for fact in superseded:
             self._end_fact(fact, new.id, draft)
@@ -209,16 +221,30 @@ class FactReconciler:
         self._record_creation(past, "outdated", f"older than: {newer.content}")
         return SaveResult(past.id, "outdated")
 
-    def _flag_for_review(
-        self, draft: FactDraft, reason: str, candidates: Sequence[Fact] = ()
-    ) -> SaveResult:
+    def _hold(self, draft: FactDraft, candidates: Sequence[Fact]) -> SaveResult:
+        """Hold a draft, unless an active fact has the same words."""
         for fact in candidates:
             if equivalence.is_identical(fact.content, draft.content):
+                fact.repeat(draft.stated_at, at=self._now)
+                self.facts.append(fact)
                 return SaveResult(fact.id, "unchanged")
+        if draft.review_reason:
+            return self._flag_for_review(draft, HeldFor.INJECTION, draft.review_reason)
+        return self._flag_for_review(draft, HeldFor(draft.held_for))
+
+    def _flag_conflict(self, draft: FactDraft, fact: Fact) -> SaveResult:
+        return self._flag_for_review(draft, HeldFor.CONFLICT, _conflict_reason(fact))
+
+    def _flag_for_review(
+        self, draft: FactDraft, held_for: HeldFor, reason: str = ""
+    ) -> SaveResult:
         for fact in self._candidates.retired(FactStatus.PENDING_REVIEW, draft.content):
+            fact.repeat(draft.stated_at, at=self._now)
+            self.facts.append(fact)
             return SaveResult(fact.id, "pending_review")
-        fact = self._build_fact(draft, FactStatus.PENDING_REVIEW)
+        fact = self._build_fact(draft, FactStatus.PENDING_REVIEW, held_for.value)
         self._record_creation(fact, "flagged", reason)
+        self._candidates.add_held(fact)
         return SaveResult(fact.id, "pending_review")
 
     def _create(self, draft: FactDraft, text: EmbeddingResult) -> SaveResult:
@@ -235,9 +261,20 @@ class FactReconciler:
         text: EmbeddingResult = UNEMBEDDED,
     ) -> None:
         self.facts.append(fact)
-        fact.record_creation(action, by=self._by, reason=reason, text=text)
+        if fact is not self._held:
+            fact.record_creation(action, by=self._by, reason=reason, text=text)
+            return
+        action = "accepted" if action == "created" else action
+        fact.record_acceptance(
+            self._before, action, by=self._by, at=self._now, reason=reason, text=text
+        )
 
-    def _build_fact(self, draft: FactDraft, status: FactStatus) -> Fact:
+    def _build_fact(
+        self, draft: FactDraft, status: FactStatus, held_for: str = ""
+    ) -> Fact:
+        if self._held is not None:
+            self._held.status, self._held.held_for = status.value, held_for
+            return self._held
         return Fact(
             user_id=self._user_id,
             category=draft.category,
@@ -245,6 +282,8 @@ class FactReconciler:
             importance=draft.importance,
             is_pinned=draft.is_pinned,
             status=status.value,
+            held_for=held_for,
+            replaces_id=draft.supersedes if held_for else None,
             created_at=self._now,
             updated_at=self._now,
             **draft.source_values,
@@ -254,7 +293,8 @@ class FactReconciler:
 
 def _is_protected(fact: Fact, draft: FactDraft) -> bool:
     """Return whether a draft is inferred while a person set the fact."""
-    return draft.source == "extraction" and fact.was_set_by_person
+    is_inferred = draft.source == "extraction" and not draft.is_accepted
+    return is_inferred and fact.was_set_by_person
 
 
 def _can_end(fact: Fact, draft: FactDraft) -> bool:

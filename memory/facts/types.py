@@ -17,6 +17,8 @@ AnyCategory = Literal[Category, "episode"]
 """The categories of stored facts: only the server writes episodes."""
 Status = Literal["active", "pending_review", "superseded", "expired", "deleted"]
 Source = Literal["extraction", "agent", "user", "operator"]
+HeldFor = Literal["injection", "conflict", "session", "consent", "person"]
+"""Why a fact is pending review; `memory.models.fact_choices` explains them."""
 Outcome = Literal[
     "created", "updated", "unchanged", "superseded", "outdated", "pending_review"
 ]
@@ -54,6 +56,10 @@ class FactDraft:
     """The id of a fact that this one ends."""
     review_reason: str = ""
     """Why a person must review it before use; "" means no review."""
+    held_for: Literal[HeldFor, ""] = ""
+    """Why it is held; "" means it is used at once."""
+    is_accepted: bool = False
+    """Whether a person has accepted it, also against what a person has set."""
 
     @property
     def is_rule(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import models
 
 from memory.facts import fact_validation
-from memory.models.fact_choices import FactCategory, FactStatus
+from memory.models.fact_choices import FactCategory, FactStatus, HeldFor
 from memory.recall.types import UNEMBEDDED, EmbeddingResult
 
 TIME_FIELDS = ("said_at", "valid_from", "valid_to", "expires_at")
@@ -19,6 +19,7 @@ TRACKED_FIELDS = (
     "key",
     "importance",
     "status",
+    "held_for",
     "is_pinned",
     "source",
     "agent",
@@ -38,10 +39,11 @@ class FactChange(models.Model):
     user_id = models.UUIDField()
     at = models.DateTimeField()
     action = models.CharField(max_length=16)
-    """created, updated, superseded, outdated, flagged (for review), restored, pinned,
-    unpinned, expired, deleted."""
+    """created, updated, superseded, outdated, flagged (for review), accepted, restored,
+    pinned, unpinned, expired, deleted."""
     by = models.CharField(max_length=300)
-    """`extraction`, `agent:NAME`, `user`, `mcp` (a client at /mcp) or `operator`."""
+    """`extraction`, `agent:NAME`, `user`, `mcp` (a client at /mcp), `operator`, or
+    `session` (its end)."""
     reason = models.CharField(max_length=500, blank=True, default="")
     before: Any = models.JSONField(null=True)
     after: Any = models.JSONField(null=True)
@@ -95,6 +97,7 @@ class TrackedFact(models.Model):
     user_id: uuid.UUID
     category: str
     status: str
+    held_for: str
     said_at: datetime
     valid_from: datetime | None
     valid_to: datetime | None
@@ -124,7 +127,13 @@ class TrackedFact(models.Model):
         reason: str = "",
         text: EmbeddingResult = UNEMBEDDED,
     ) -> bool:
-        """Set fields and record the differences; return whether any differ."""
+        """Set fields and record the differences; return whether any differ.
+
+        A fact that leaves or enters review has no other reason than a person's.
+        """
+        if (status := values.get("status", self.status)) != self.status:
+            is_pending = status == FactStatus.PENDING_REVIEW
+            values = {"held_for": HeldFor.PERSON.value if is_pending else "", **values}
         changed = [name for name, new in values.items() if getattr(self, name) != new]
         if not changed:
             return False
@@ -149,6 +158,24 @@ class TrackedFact(models.Model):
     ) -> None:
         after = field_values(self, TRACKED_FIELDS)
         step = self._step(action, by, self.created_at, reason, None, after)
+        self.unsaved = UnsavedChanges(was_searchable=False, steps=[step], text=text)
+
+    def record_acceptance(
+        self,
+        before: Mapping[str, Any],
+        action: str,
+        *,
+        by: str,
+        at: datetime,
+        reason: str = "",
+        text: EmbeddingResult = UNEMBEDDED,
+    ) -> None:
+        """Record what became of a held fact; `before` has its tracked fields."""
+        now = field_values(self, TRACKED_FIELDS)
+        after = {name: new for name, new in now.items() if new != before[name]}
+        old = {name: before[name] for name in after}
+        step = self._step(action, by, at, reason, old, after)
+        self.updated_at = at
         self.unsaved = UnsavedChanges(was_searchable=False, steps=[step], text=text)
 
     def repeat(self, said_at: datetime, *, at: datetime) -> None:

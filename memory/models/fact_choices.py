@@ -26,6 +26,16 @@ class FactStatus(models.TextChoices):
     DELETED = "deleted"
 
 
+class HeldFor(models.TextChoices):
+    """Why a fact is pending review."""
+
+    INJECTION = "injection", "looks like an instruction"
+    CONFLICT = "conflict", "contradicts what a person set"
+    SESSION = "session", "until the session ends"
+    CONSENT = "consent", "until the user accepts it"
+    PERSON = "person", "sent by a person"
+
+
 class FactSource(models.TextChoices):
     EXTRACTION = "extraction"
     AGENT = "agent"

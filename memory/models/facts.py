@@ -85,6 +85,10 @@ class Fact(TrackedFact):
     importance = models.SmallIntegerField(default=5)
     """1 is trivial, 10 critical."""
     status = models.CharField(max_length=16, choices=FactStatus, default="active")
+    held_for = models.CharField(
+        max_length=16, choices=fact_choices.HeldFor, blank=True, default=""
+    )
+    """Why it is pending review."""
     is_pinned = models.BooleanField(default=False)
     """Pinned facts do not expire, and prompts include them first."""
     source = models.CharField(max_length=16, choices=fact_choices.FactSource)
@@ -101,6 +105,8 @@ class Fact(TrackedFact):
     superseded_by = models.ForeignKey(
         "self", null=True, on_delete=models.SET_NULL, related_name="supersedes"
     )
+    replaces_id = models.UUIDField(null=True)
+    """Of a held fact: the fact that it supersedes once it is accepted."""
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
@@ -186,6 +192,10 @@ class Fact(TrackedFact):
         """Return whether it has the status at a time; an active one must be valid."""
         is_valid = status != "active" or self.is_valid_at(at)
         return is_valid and self.status_at(at) == status
+
+    @property
+    def is_held(self) -> bool:
+        return self.current_status == FactStatus.PENDING_REVIEW
 
     @property
     def can_be_pinned(self) -> bool:

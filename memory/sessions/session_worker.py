@@ -19,7 +19,7 @@ from memory import memory_settings
 from memory.extraction import date_parsing, llm_call
 from memory.extraction.extraction_worker import ExtractionFailed, is_retryable
 from memory.extraction.prompts import DIALOGUE_ROLES, PromptMessage
-from memory.facts import forgetting
+from memory.facts import candidates, forgetting
 from memory.memory_settings import ExtractionModel, UserMemory
 from memory.models import Fact, Owner, Session, Thread
 from memory.recall import embedding
@@ -166,8 +166,12 @@ def _store(
     text: EmbeddingResult = UNEMBEDDED,
     error: str = "",
 ) -> None:
-    """Store the episode, close the session and complete the task, all or none."""
+    """Store the episode, close the session and complete the task, all or none.
+
+    Before that, the facts are promoted that were held until its end.
+    """
     user_id = UserId(session.user_id)
+    candidates.promote(user_id, session.thread_id, session.end_position)
     with transaction.atomic():
         now = datetime.now(UTC)
         owner = Owner.objects.lock(user_id, now)
@@ -191,15 +195,19 @@ def _store(
 def _new_fact(
     session: Session, episode: Episode, now: datetime, text: EmbeddingResult
 ) -> Fact:
+    is_held = candidates.needs_consent()
     fact = Fact(
         user_id=session.user_id,
         content=episode.content,
         category="episode",
+        status="pending_review" if is_held else "active",
+        held_for="consent" if is_held else "",
         source="extraction",
         said_at=session.ended_at,
         created_at=now,
         updated_at=now,
     )
-    fact.record_creation("created", by="extraction", text=text)
+    action = "flagged" if is_held else "created"
+    fact.record_creation(action, by="extraction", text=text)
     Fact.objects.write(session.user_id, [fact])
     return fact

@@ -15,6 +15,8 @@ from config.loading import resolution
 from config.sections import Config
 from judges.runs import judge_queue
 from memory.extraction import extraction_tasks
+from memory.models import Fact
+from memory.models.fact_choices import HeldFor
 from studio.configuration.entry_types import BY_SECTION
 from tasks.models import Task
 from telemetry.config import TELEMETRY
@@ -27,6 +29,7 @@ ERROR_RATE_THRESHOLD = 0.05
 LAST_HOUR_OFFSET = timedelta(hours=23)
 """The start of the last hour within the last 24 hours."""
 BURSTS_SHOWN = 3
+FOR_OPERATORS = (HeldFor.INJECTION, HeldFor.CONFLICT)
 SCOPE_LABELS = {
     "studio": "For the studio",
     "/v1": "For /v1 and /mcp",
@@ -53,6 +56,7 @@ def list_alerts(activity: ActivitySummary, since: datetime) -> list[Alert]:
         *_sign_in_alerts(since + LAST_HOUR_OFFSET),
         *map(_task_alert, failed_tasks(since)),
         *_extraction_alerts(since),
+        *_memory_alerts(since),
         *_price_alerts(config, activity),
         *_recording_alerts(config),
     ]
@@ -170,6 +174,18 @@ def _extraction_alerts(since: datetime) -> Iterator[Alert]:
             message=f"Fact extraction failed for {count:,} {turns}",
             details="Their tasks show the reasons and can be retried.",
             address="/admin/tasks?kind=extraction&state=errored",
+        )
+
+
+def _memory_alerts(since: datetime) -> Iterator[Alert]:
+    held = Fact.objects.filter(status="pending_review", held_for__in=FOR_OPERATORS)
+    if count := held.filter(created_at__gte=since).count():
+        facts = "1 new fact is" if count == 1 else f"{count:,} new facts are"
+        yield Alert(
+            level="warn",
+            message=f"{facts} pending review",
+            details="They look like instructions, or contradict what a person set.",
+            address="/admin/facts?status=pending_review",
         )
 
 

@@ -126,6 +126,12 @@ def test_extraction_model_and_embedder_can_be_set(load):
         ("{user_state: {embed_with: {provider: voyage}}}", "api_key"),
         ("{user_state: {embed_with: {provider: nobody}}}", "nobody"),
         ("{user_state: {embed_with: {provider: openai, model: x}}}", "x"),
+        ("{user_state: {commit: never}}", "commit"),
+        ("{user_state: {consent: perhaps}}", "consent"),
+        (
+            "{user_state: {commit: session}, sessions: false}",
+            "remove `sessions: false` under memory:",
+        ),
         ("{importance: {user: 7}}", "importance"),
         ("{consolidation_interval_hours: 0}", "consolidation_interval_hours"),
         ("{working_memory_cap: -1}", "working_memory_cap"),

@@ -166,9 +166,8 @@ class _MemoryToolHandlers:
     memory: UserMemory | None
 
     @property
-    def _threshold(self) -> float:
-        state = UserState() if self.memory is None else self.memory.user_state
-        return state.dedup_threshold
+    def _state(self) -> UserState:
+        return UserState() if self.memory is None else self.memory.user_state
 
     async def search(self, arguments: SearchArguments) -> Any:
         query = await query_embedding.build_query(self.memory, arguments.query)
@@ -199,6 +198,7 @@ class _MemoryToolHandlers:
             review_reason=fact_validation.find_review_reason(
                 arguments.category, arguments.content
             ),
+            held_for=self._state.held_for_consent,
         )
         vector = await query_embedding.embed_fact(
             self.memory, arguments.content, arguments.category
@@ -209,7 +209,7 @@ class _MemoryToolHandlers:
             [draft],
             [vector.embedded],
             by=self.by,
-            threshold=self._threshold,
+            threshold=self._state.dedup_threshold,
             errors=[vector.error],
         )
         return {

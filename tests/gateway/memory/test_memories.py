@@ -41,6 +41,7 @@ def test_saved_memory_is_returned(memory_client):
         "key",
         "importance",
         "status",
+        "held_for",
         "pinned",
         "source",
         "agent",

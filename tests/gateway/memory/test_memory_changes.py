@@ -202,6 +202,8 @@ def test_openapi_describes_every_route(http):
         ("post", "/v1/memories"),
         ("get", "/v1/memories/search"),
         ("post", "/v1/memories/search"),
+        ("get", "/v1/memories/review"),
+        ("post", "/v1/memories/review"),
         ("get", memory),
         ("patch", memory),
         ("delete", memory),

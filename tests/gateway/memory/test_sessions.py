@@ -531,3 +531,55 @@ def test_sessions_have_pages(client, fake, user, api, http):
         assert api.refused("GET", path, after=after)["param"] == "after"
     stranger = MemoryClient(http, f"{user}-other")
     assert stranger.refused("GET", path, 404)["code"] == "thread_not_found"
+
+
+# Held facts.
+
+
+def learn_cat(client, fake, user) -> None:
+    """Have a session in which a fact is extracted, and that ends."""
+    say(client, user, QUESTION)
+    say(client, user, "I have a cat, you know.", session="end")
+    propose_facts(fake)
+    propose_facts(fake, fact("Has a cat", "I have a cat"))
+    run_due_jobs()
+
+
+def hold_facts(configure, **settings: str) -> None:
+    lines = "".join(f"    {name}: {value}\n" for name, value in settings.items())
+    configure(REMEMBERING.replace("  user_state:\n", f"  user_state:\n{lines}"))
+
+
+def test_facts_are_held_until_the_session_ends(client, fake, user, api, configure):
+    hold_facts(configure, commit="session")
+    learn_cat(client, fake, user)
+    assert api.contents() == []
+    assert api.get("/v1/memories/review")["held_for"] == {"session": 1}
+    fake.reply(json.dumps(ANSWER))
+    assert run_sessions() == 1
+    assert api.contents() == [CONTENT, "Has a cat"]
+    assert api.get("/v1/memories/review")["pending_review"] == 0
+
+
+def test_facts_are_promoted_if_the_episode_fails(client, fake, user, api, configure):
+    hold_facts(configure, commit="session")
+    learn_cat(client, fake, user)
+    fake.fail(401)
+    assert run_sessions() == 1
+    assert api.contents() == ["Has a cat"]
+
+
+def test_episode_waits_for_the_consent_of_its_user(client, fake, user, api, configure):
+    hold_facts(configure, consent="ask")
+    hold(client, fake, user)
+    assert api.contents() == []
+    assert not catch_up_names_episode(client, fake, user, "other")
+    ok(api.send("POST", "/v1/memories/review", {"accept": "all"}))
+    assert api.contents() == [CONTENT]
+    assert api.finds("Alfama") == [CONTENT]
+    assert catch_up_names_episode(client, fake, user, "third")
+
+
+def catch_up_names_episode(client, fake, user, thread) -> bool:
+    say(client, user, "Hey", thread)
+    return "Alfama" in catch_up(fake.requests[-1])

@@ -16,6 +16,8 @@ from admin_base.templatetags import studio as studio_filters
 from config import live
 from config.sections import Problem, RejectedOverride
 from core.events import Usage
+from memory.models import Fact
+from memory.models.fact_choices import HeldFor
 from studio.monitoring import alerts, home
 from tasks.models import Task
 from telemetry.models import Turn
@@ -153,7 +155,7 @@ def test_query_count_is_independent_of_amount(configure):
     for number in range(30):
         turn(agent=f"agent-{number}", outcome=("ok", "error")[number % 2])
     assert count() == few
-    assert few <= 16
+    assert few <= 17
 
 
 @pytest.mark.usefixtures("rollback")
@@ -241,6 +243,24 @@ def test_failed_tasks_raise_an_alert(configure):
     ]
     *_, last = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
     assert last.address == "/admin/tasks?kind=extraction&state=errored"
+
+
+@pytest.mark.usefixtures("rollback")
+def test_facts_for_operators_raise_an_alert(configure):
+    configure(CONFIG)
+    held = [HeldFor.CONSENT, HeldFor.SESSION, HeldFor.CONFLICT]
+    for held_for in held:
+        Fact.objects.create(
+            user_id=uuid.uuid4(),
+            content="Likes tea",
+            status="pending_review",
+            held_for=held_for,
+            source="extraction",
+            said_at=NOW,
+            created_at=NOW,
+            updated_at=NOW,
+        )
+    assert alert_messages() == ["1 new fact is pending review"]
 
 
 @pytest.mark.usefixtures("rollback")

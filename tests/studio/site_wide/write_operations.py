@@ -246,8 +246,12 @@ def _user_writes(targets: WriteTargets) -> Iterator[Write]:
     other = {"content": f"{FACT_TEXT} Really."}
     change = Write("PATCH", route, one, "memory.change", targets.fact, other)
     yield change.with_unaudited(one, {})
-    for action in ("pin", "unpin", "review", "restore", "forget", "restore"):
-        name = "memory.delete" if action == "forget" else "memory.change"
+    for action in (
+        *("pin", "unpin", "review", "accept", "review", "reject", "restore"),
+        *("forget", "restore"),
+    ):
+        is_deletion = action in ("reject", "forget")
+        name = "memory.delete" if is_deletion else "memory.change"
         yield Write("POST", f"{route}/{action}", f"{one}/{action}", name, targets.fact)
     deleted = Write("DELETE", route, one, "memory.delete", targets.fact)
     yield deleted.with_unaudited(f"{facts}/mem_none")

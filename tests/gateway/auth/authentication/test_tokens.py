@@ -53,6 +53,7 @@ def test_token_authenticates_every_api_as_its_user(
     [
         *[("GET", "/v1/models"), ("GET", "/v1/models/assistant")],
         *[("POST", PATH), ("GET", "/v1/memories"), ("POST", "/v1/memories")],
+        *[("GET", "/v1/memories/review"), ("POST", "/v1/memories/review")],
         *[("GET", "/v1/memories/x"), ("PATCH", "/v1/memories/x")],
         *[("DELETE", "/v1/memories/x"), ("GET", "/v1/memories/x/history")],
         *[

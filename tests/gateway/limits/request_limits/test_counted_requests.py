@@ -78,6 +78,7 @@ BODIES = {
     },
     ("POST", "/v1/memories"): {"content": "Likes tea"},
     ("POST", "/v1/memories/search"): {"query": "tea"},
+    ("POST", "/v1/memories/review"): {"accept": "all"},
     ("PATCH", "/v1/memories/{memory_id}"): {"content": "Likes coffee"},
     ("PATCH", "/v1/users/me/settings"): {"recall": False},
     ("POST", "/v1/messages"): {
