@@ -66,6 +66,12 @@ def test_page_has_the_chart_and_the_incident(browser, incident):  # noqa: F811
     assert "The user despairs." in page
 
 
+def test_incidents_of_a_user_have_the_users_tabs(browser, incident):  # noqa: F811
+    page = browser.get(f"/admin/incidents?user={incident.user_id}").text
+    assert f"/admin/users/{incident.user_id}" in page
+    assert incident.check_name in page
+
+
 def test_each_read_is_in_the_audit(script, incident):  # noqa: F811
     before = reads()
     headers = {"Accept": "application/json"}
