@@ -1,6 +1,7 @@
 """Conversations by voice: keys of the provider for browsers, and tools run here."""
 
 import asyncio
+import json
 
 import openai
 import orjson
@@ -59,7 +60,7 @@ def call(http, user, name, arguments=None, **body):
         "model": "assistant",
         "call_id": "call_1",
         "name": name,
-        "arguments": orjson.dumps(arguments or {}).decode(),
+        "arguments": json.dumps(arguments or {}),
         "safety_identifier": user,
         **body,
     }
@@ -247,6 +248,14 @@ def test_failures_of_tools_are_outputs(server, http, user):
     assert "must be a JSON object" in output(call(http, user, "search_memory", [1]))
     error(call(http, user, "x" * 65), 400)
     error(call(http, user, "search_memory", "x" * 100_001), 400)
+
+
+def test_characters_that_databases_refuse_are_replaced(server, http, user):
+    assert "no tool called" in output(call(http, user, "a\0b"))
+    assert "no tool called" in output(call(http, user, "a", {"x": "\0\ud800"}))
+    answer = call(http, user, "a", call_id="c\0")
+    assert answer.json()["call_id"] == "c\0"
+    assert records(user).count() == 3
 
 
 def test_slow_tool_is_given_up(server, http, user, monkeypatch):

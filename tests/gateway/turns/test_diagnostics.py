@@ -58,6 +58,14 @@ def test_older_messages_are_quoted(client, http, user):
     assert (found.history, found.facts, found.quotes) == (0, 0, 1)
 
 
+def test_first_prompt_of_a_session_has_an_episode(client, user):
+    know(user, "The user planned a trip to Oslo", category="episode")
+    ask(client, user, "Hello")
+    assert diagnostics(user).episodes == 1
+    ask(client, user, "Hello again")
+    assert diagnostics(user).episodes == 0
+
+
 def test_times_contain_each_other(client, user):
     ask(client, user, "Hello")
     found = diagnostics(user)
