@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from access.audit.audit_events import AuditEvent
 from config import live
@@ -12,7 +12,6 @@ from memory import memory_settings
 from memory.config import UserState
 from memory.facts import public_ids
 from memory.facts.types import SaveResult
-from memory.models import Fact
 from memory.recall import query_embedding
 from memory.recall.query_embedding import FactVector
 from memory.recall.types import Fusion, Query
@@ -52,7 +51,19 @@ async def embed_fact(content: str, category: str) -> FactVector:
     )
 
 
-async def embed_changed_fact(fact: Fact, changes: Mapping[str, Any]) -> FactVector:
+class EmbeddedFact(Protocol):
+    """A row of a fact, which async code does not read from its table."""
+
+    category: str
+    content: str
+
+    @property
+    def is_rule(self) -> bool: ...
+
+
+async def embed_changed_fact(
+    fact: EmbeddedFact, changes: Mapping[str, Any]
+) -> FactVector:
     """Return the vector of a changed fact; none if its passage stays as it is.
 
     A new text has no vector yet, nor has what was a rule; a restored text may have lost
