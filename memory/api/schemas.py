@@ -374,7 +374,9 @@ class ReviewedMemories(MemoryReview):
 
     accepted: list[FactId]
     rejected: list[FactId]
-    unknown: list[FactId] = Field(description="Ids of no memory pending review.")
+    unknown: list[FactId] = Field(
+        description="Ids of no memory pending review, or of rules beyond the limit."
+    )
 
 
 class MemoryChange(BaseModel):

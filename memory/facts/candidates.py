@@ -95,8 +95,9 @@ def choose(
 
 
 def accept(user_id: UserId, fact_id: uuid.UUID, *, by: str) -> uuid.UUID | None:
-    """Make a held fact active, as a person decided; None if it is not held.
+    """Make a held fact active, as a person decided.
 
+    Returns None if it is not held, or if it is a rule more than a user may have.
     It is reconciled with the stored facts. Returns the fact that has its content.
     """
     return _settle(user_id, fact_id, by=by, is_accepted=True)
@@ -140,7 +141,10 @@ def _hold_for_consent(user_id: UserId, fact_id: uuid.UUID) -> None:
 def _settle(
     user_id: UserId, fact_id: uuid.UUID, *, by: str, is_accepted: bool = False
 ) -> uuid.UUID | None:
-    """Reconcile a held fact with the stored ones; return the fact with its content."""
+    """Reconcile a held fact with the stored ones; return the fact with its content.
+
+    Returns None if it was not held, or is held still.
+    """
     # Read now: reads inside a transaction are not cached for the next search.
     search.open_index(user_id)
     with transaction.atomic():
@@ -156,6 +160,8 @@ def _settle(
             Fact.objects.write(user_id, [held])
             return held.pk
         saved = fact_store.save_held(user_id, held, now, by=by, is_accepted=is_accepted)
+        if saved.outcome == "pending_review":
+            return None
         _follow(user_id, saved.fact_id)
     return saved.fact_id
 

@@ -77,7 +77,9 @@ class FactReconciler:
         if ended := self._find_superseded(draft):
             return self._supersede([ended], draft, text)
         if rules >= fact_validation.MAX_RULES:
-            return self._flag_for_review(draft, fact_validation.TOO_MANY_RULES)
+            return self._flag_for_review(
+                draft, HeldFor.LIMIT, fact_validation.TOO_MANY_RULES
+            )
         if draft.is_rule:
             # Wordings of wishes are too alike to be compared: "in German", "in French".
             return self._create(draft, text)

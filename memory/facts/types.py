@@ -17,7 +17,7 @@ AnyCategory = Literal[Category, "episode"]
 """The categories of stored facts: only the server writes episodes."""
 Status = Literal["active", "pending_review", "superseded", "expired", "deleted"]
 Source = Literal["extraction", "agent", "user", "operator"]
-HeldFor = Literal["injection", "conflict", "session", "consent", "person"]
+HeldFor = Literal["injection", "conflict", "limit", "session", "consent", "person"]
 """Why a fact is pending review; `memory.models.fact_choices` explains them."""
 Outcome = Literal[
     "created", "updated", "unchanged", "superseded", "outdated", "pending_review"

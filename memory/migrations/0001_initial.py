@@ -158,7 +158,7 @@ class Migration(migrations.Migration):
                 ('key', models.CharField(max_length=255, null=True)),
                 ('importance', models.SmallIntegerField(default=5)),
                 ('status', models.CharField(choices=[('active', 'Active'), ('pending_review', 'Pending Review'), ('superseded', 'Superseded'), ('expired', 'Expired'), ('deleted', 'Deleted')], default='active', max_length=16)),
-                ('held_for', models.CharField(blank=True, choices=[('injection', 'looks like an instruction'), ('conflict', 'contradicts what a person set'), ('session', 'until the session ends'), ('consent', 'until the user accepts it'), ('person', 'sent by a person')], default='', max_length=16)),
+                ('held_for', models.CharField(blank=True, choices=[('injection', 'looks like an instruction'), ('conflict', 'contradicts what a person set'), ('limit', 'there are too many rules'), ('session', 'until the session ends'), ('consent', 'until the user accepts it'), ('person', 'sent by a person')], default='', max_length=16)),
                 ('is_pinned', models.BooleanField(default=False)),
                 ('source', models.CharField(choices=[('extraction', 'Extraction'), ('agent', 'Agent'), ('user', 'User'), ('operator', 'Operator')], max_length=16)),
                 ('agent', models.CharField(blank=True, default='', max_length=255)),

@@ -31,6 +31,7 @@ class HeldFor(models.TextChoices):
 
     INJECTION = "injection", "looks like an instruction"
     CONFLICT = "conflict", "contradicts what a person set"
+    LIMIT = "limit", "there are too many rules"
     SESSION = "session", "until the session ends"
     CONSENT = "consent", "until the user accepts it"
     PERSON = "person", "sent by a person"

@@ -260,6 +260,14 @@ def test_accepted_fact_is_used(fake, owner, put):
     assert not candidates.reject(owner, tea.pk, by="user")
 
 
+def test_rule_beyond_the_limit_stays_held(owner):
+    for number in range(20):
+        save(owner, f"Answer like poet {number}.", category="rule", source="user")
+    more = save(owner, "No emojis.", category="rule", held_for="session")
+    assert not candidates.accept(owner, more.fact_id, by="user")
+    assert candidates.count_held(owner) == {"limit": 1}
+
+
 def test_rejected_fact_is_not_learnt_again(fake, owner, put):
     put(consent="ask")
     tea = learn(fake, owner, "Loves green tea", TEA)
