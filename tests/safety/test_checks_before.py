@@ -17,6 +17,7 @@ from tests.safety.safe_server import (
     script,
     verdict,
 )
+from tests.tasks.conftest import wait_until
 
 pytestmark = pytest.mark.database
 
@@ -221,6 +222,19 @@ def test_slow_check_fails_in_time(server, configure, fake, user, user_id):
     assert response.headers["X-Coulisse-Safety"] == "distress=error"
     (incident,) = incidents_of(user_id)
     assert incident.reason == "no answer within 0.05 seconds"
+
+
+def test_incident_is_stored_if_the_client_leaves(
+    server, configure, fake, user, user_id
+):
+    configure(safety_yaml(check(), control_check(timeout_seconds=60)))
+    script(fake, ScriptedAnswer(hang="headers"))
+    request = body(user, "forbidden")
+    with pytest.raises(httpx2.TimeoutException):
+        httpx2.post(f"{server}/v1/chat/completions", json=request, timeout=1)
+    wait_until(lambda: incidents_of(user_id))
+    (incident,) = incidents_of(user_id)
+    assert incident.check_name == "words"
 
 
 MODERATED = {

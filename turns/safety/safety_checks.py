@@ -31,11 +31,13 @@ async def check_input(turn: Turn) -> Turn:
         return turn
     messages, earlier = _conversation(turn)
     checks = safety.checks_at("before", is_windowed=False)
-    await asyncio.gather(
-        _read_session(safety),
-        check_runner.run_checks(safety, checks, messages, earlier=earlier),
-    )
-    await store_incidents(safety)
+    try:
+        await asyncio.gather(
+            _read_session(safety),
+            check_runner.run_checks(safety, checks, messages, earlier=earlier),
+        )
+    finally:
+        await store_incidents(safety)
     if safety.decision is None and safety.hand_over is not None:
         turn = await _hand_over(turn, safety, safety.hand_over)
     return _instruct(turn, safety.instructions)
