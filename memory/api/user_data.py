@@ -91,7 +91,7 @@ async def change_settings(
     request: HttpRequest, query: Query[CallerQuery], body: Body[SettingsBody]
 ) -> HttpResponse:
     user_id = identify_user(request, query, body)
-    names = sorted(body.model_fields_set & user_settings.COLUMNS.keys())
+    names = sorted(body.model_fields_set & {*user_settings.COLUMNS})
     changes = {name: getattr(body, name) for name in names}
     event = build_event(request, "user.settings", user_id, **changes)
     settings, _ = await database_executor.run_to_end(
