@@ -13,7 +13,6 @@ from django.db.models import Count, Q
 
 from core.ids import TurnId, UserId
 from core.text import redaction
-from memory.errors import LearningOff
 from memory.models import Owner
 from tasks.models import EXTRACTION, Task, TaskQuerySet
 from tasks.models.queryset import OPEN
@@ -109,9 +108,7 @@ class ExtractionTask:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Write results in a transaction that locks the task.
-
-        Raises `LeaseLost`, and `LearningOff` if the user has switched it off meanwhile.
+        """Write results in a transaction that locks the task; raises `LeaseLost`.
 
         So no data is written about a user who was erased meanwhile: an erasure locks
         the same row.
@@ -119,8 +116,6 @@ class ExtractionTask:
         with transaction.atomic():
             owner = Owner.objects.lock(self.user_id, datetime.now(UTC))
             self.task.lock_lease()
-            if not owner.is_learning_on:
-                raise LearningOff
             if self.time_zone and self.time_zone != owner.time_zone:
                 owner.time_zone = self.time_zone
                 owner.save(update_fields=["time_zone"])

@@ -13,6 +13,7 @@ from memory.config import MemoryConfig, UserState
 from memory.errors import FactInvalid
 from memory.facts import fact_store, forgetting
 from memory.facts.fact_validation import MAX_RULES
+from memory.facts.types import FactDraft
 from memory.models import Fact, Owner, Passage, StoredMessage
 from memory.recall import search
 from memory.recall.context import memory_prompt, turn_context
@@ -124,6 +125,9 @@ def test_rules_and_facts_are_not_merged(owner):
     fact = Fact.objects.get(user_id=owner)
     add(owner, "Answer in German.", supersedes=fact.pk)
     assert Fact.objects.filter(user_id=owner, status="active").count() == 2
+    drafts = [FactDraft("Be brief."), FactDraft("Be brief.", category="rule")]
+    saved = fact_store.save_drafts(owner, drafts, [None, None], by="extraction")
+    assert [result.outcome for result in saved] == ["created", "created"]
 
 
 def test_extraction_does_not_change_a_rule_of_a_person(owner):
