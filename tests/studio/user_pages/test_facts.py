@@ -457,3 +457,46 @@ def test_fact_is_shown_as_of_a_past_time(script, browser, alice):
     assert "Edit fact" not in browser.get(f"{path}?as_of=2100-01-01").text
     too_early = script.get(path, params={"as_of": "2020-01-01"})
     assert "not known then" in error(too_early, 404)["message"]
+
+
+# Held facts.
+
+
+def hold(alice, content: str, held_for: str = "consent") -> str:
+    return f"mem_{save(alice, content, held_for=held_for).fact_id.hex}"
+
+
+def test_held_facts_are_accepted_and_rejected(script, alice):
+    ids = [hold(alice, "Has a cat"), hold(alice, "Sings")]
+    others = [hold(alice, "Has a dog"), hold(alice, "Dances")]
+    for chosen, action, status in (
+        (ids, "accept", "active"),
+        (others, "reject", "deleted"),
+    ):
+        path = f"/admin/facts?action={action}"
+        results = ok(script.post(path, json={"ids": chosen}))["data"]
+        assert [each["is_changed"] for each in results] == [True, True]
+        again = ok(script.post(path, json={"ids": chosen}))["data"]
+        assert [each["is_changed"] for each in again] == [False, False]
+        shown = [ok(script.get(f"{facts_url(alice)}/{each}")) for each in chosen]
+        assert [fact["status"] for fact in shown] == [status, status]
+
+
+def test_accepted_repetition_leads_to_the_known_fact(script, alice):
+    known = save(alice, "Owns a dog called Rex").fact_id
+    held = hold(alice, "Has a dog named Rex")
+    data = ok(script.post(f"{facts_url(alice)}/{held}/accept"))
+    assert data["id"] == f"mem_{known.hex}"
+
+
+def test_held_facts_are_listed_by_their_reason(script, browser, alice):
+    hold(alice, "Has a cat")
+    hold(alice, "Sings", "session")
+    assert contents(script, alice, held_for="session") == ["Sings"]
+    assert contents(script, alice, held_for="conflict") == []
+    assert len(contents(script, alice, status="pending_review")) == 2
+    path = facts_url(alice)
+    refusal = error(script.get(path, params={"held_for": "x"}), 400)
+    assert refusal["param"] == "held_for"
+    page = browser.get(path, params={"held_for": "session"}).text
+    assert "until the session ends" in page
