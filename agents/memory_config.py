@@ -68,6 +68,11 @@ class AgentMemoryConfig(BaseModel):
         le=100,
         description="Maximum number of facts in every prompt.",
     )
+    scope: Literal["user", "agent", "thread"] | None = Field(
+        default=None,
+        description="Where what it learns is recalled: by all agents, by this one, or "
+        "in the same thread.",
+    )
     recency_limit: int | None = Field(
         default=None, ge=1, description="Maximum number of recent messages in a prompt."
     )

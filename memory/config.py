@@ -1,7 +1,7 @@
 """The YAML's `memory:` block."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, assert_never
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -14,6 +14,7 @@ from providers.default_model import ModelChoice
 from providers.embeddings import embedders
 from providers.embeddings.config import EmbedderConfig
 
+Scope = Literal["user", "agent", "thread"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -91,6 +92,26 @@ class UserState(BaseModel):
     def held_for_consent(self) -> Literal[HeldFor, ""]:
         """What facts that an agent saves wait for."""
         return "consent" if self.consent == "ask" else ""
+
+
+USER_SCOPE = ""
+"""The scope of what all turns of a user recall."""
+
+
+def scope_key(scope: Scope, agent: str, thread: str) -> str:
+    """Return the stored name of a scope, for an agent and a thread of a user.
+
+    What is learned under one is recalled under the same only.
+    """
+    match scope:
+        case "user":
+            return USER_SCOPE
+        case "agent":
+            return f"agent:{agent}"
+        case "thread":
+            return f"thread:{thread}"
+        case _:
+            assert_never(scope)
 
 
 def _expand_boolean(value: Any) -> Any:
@@ -178,6 +199,12 @@ class MemoryConfig(BaseModel):
         default=SessionConfig(),
         description="Whether the conversations of users with `user_state` have "
         "sessions: `true`, `false`, or a map of settings.",
+    )
+    scope: Scope = Field(
+        default="user",
+        description="Where facts, rules, episodes and messages of other threads are "
+        "recalled: `user`: in all turns of the user; `agent`: only in turns of the "
+        "agent that learned them; `thread`: only in their thread.",
     )
     recency_limit: int | None = Field(
         default=None,

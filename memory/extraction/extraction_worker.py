@@ -18,6 +18,7 @@ from core.errors import CoulisseError, Unavailable
 from core.ids import pseudonym
 from core.text.injection import injection_filter
 from memory import memory_settings
+from memory.config import scope_key
 from memory.errors import LearningOff
 from memory.extraction import (
     date_parsing,
@@ -32,7 +33,7 @@ from memory.extraction.prompts import DIALOGUE_ROLES, ExtractionInput, PromptMes
 from memory.facts import fact_store, forgetting
 from memory.facts.types import FactDraft, SaveResult
 from memory.memory_settings import ExtractionModel, UserMemory
-from memory.models import Fact, FactMessage, Owner, Passage, StoredMessage
+from memory.models import Fact, FactMessage, Owner, Passage, StoredMessage, Thread
 from memory.recall import embedding, search
 from memory.recall.index import tokenizer
 from memory.recall.types import Embedded, Query
@@ -137,22 +138,32 @@ def _extract(job: ExtractionTask, memory: UserMemory) -> None:
     if not Owner.objects.of_user(job.user_id).is_learning_on:
         raise LearningOff
     turn, earlier = _read_messages(job)
-    vectors = _index_messages(job, memory, turn)
+    scope = _scope(job, memory)
+    vectors = _index_messages(job, memory, turn, scope)
     extraction_input = ExtractionInput(
         turn=[line for line in turn if line.role in DIALOGUE_ROLES],
         earlier=[line for line in earlier if line.role in DIALOGUE_ROLES],
         zone=date_parsing.get_zone(job.time_zone),
         agent=job.agent,
+        scope=scope,
         max_facts=memory.user_state.max_facts_per_turn,
     )
     if not extraction_input.user_messages or extraction_input.max_facts == 0:
         job.complete()
         return
-    similar_facts = _similar_facts(job, memory, extraction_input.user_messages, vectors)
+    similar_facts = _similar_facts(job, memory, extraction_input, vectors)
     parsed = _extract_facts(
         job, memory, extraction_input.with_similar_facts(similar_facts)
     )
     _save_facts(job, memory, parsed, quotable=vectors)
+
+
+def _scope(job: ExtractionTask, memory: UserMemory) -> str:
+    thread = ""
+    if memory.memory.scope == "thread":
+        names = Thread.objects.filter(pk=job.thread_id).values_list("name", flat=True)
+        thread = names.first() or ""
+    return scope_key(memory.memory.scope, job.agent, thread)
 
 
 def _read_messages(
@@ -199,7 +210,10 @@ def _withhold_copies(job: ExtractionTask) -> None:
 
 
 def _index_messages(
-    job: ExtractionTask, memory: UserMemory, turn: Sequence[PromptMessage]
+    job: ExtractionTask,
+    memory: UserMemory,
+    turn: Sequence[PromptMessage],
+    scope: str,
 ) -> dict[int, Embedded | None]:
     """Store the passages of the turn; return all vectors by message id.
 
@@ -226,7 +240,9 @@ def _index_messages(
         with job.locked():
             usable = _usable_messages(message_id for message_id, *_ in texts)
             texts = [text for text in texts if text[0] in usable]
-            Passage.objects.index_messages(job.user_id, job.thread_id, texts)
+            Passage.objects.index_messages(
+                job.user_id, job.thread_id, texts, scope=scope
+            )
     return {
         message.id: vector for message, vector in zip(quotable, vectors, strict=True)
     }
@@ -251,11 +267,12 @@ def _is_quotable(message: PromptMessage) -> bool:
 def _similar_facts(
     job: ExtractionTask,
     memory: UserMemory,
-    user_messages: Sequence[PromptMessage],
+    extraction_input: ExtractionInput,
     vectors: dict[int, Embedded | None],
 ) -> list[Fact]:
     """Return stored facts for the model to compare: the rules, and facts similar to
     the user's messages."""
+    user_messages = extraction_input.user_messages
     text = "\n".join(message.text for message in user_messages)[-MAX_QUERY_CHARS:]
     query = Query(
         text,
@@ -263,9 +280,13 @@ def _similar_facts(
         similarity_threshold=memory.embedder.similarity_threshold,
         fusion=memory.user_state.fusion,
     )
-    results = search.search_facts(job.user_id, query, limit=MAX_SIMILAR_FACTS)
+    results = search.search_facts(
+        job.user_id, query, limit=MAX_SIMILAR_FACTS, scope=extraction_input.scope
+    )
     similar = [hit.fact for hit in results if hit.fact.category != "episode"]
-    rules = Fact.objects.filter(user_id=job.user_id, category="rule")
+    rules = Fact.objects.filter(
+        user_id=job.user_id, category="rule", scope=extraction_input.scope
+    )
     return [*rules.with_status("active").newest_first(), *similar]
 
 

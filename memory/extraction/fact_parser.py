@@ -179,6 +179,7 @@ class _FactValidator:
             importance=DEFAULT_IMPORTANCE if is_rule else proposed.importance,
             key=proposed.key if is_rule and isinstance(proposed.key, str) else None,
             agent=self._input.agent,
+            scope=self._input.scope,
             quote=quote,
             message_id=source.id,
             said_at=source.at,

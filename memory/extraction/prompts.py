@@ -144,6 +144,8 @@ class ExtractionInput:
     """Rules of the user, and facts similar to the messages, numbered from 1 in the
     prompt."""
     agent: str = ""
+    scope: str = ""
+    """Where the facts are recalled."""
     max_facts: int = 5
     """Maximum number of facts to keep."""
 

@@ -122,10 +122,12 @@ def _near_ids(
 ) -> list[uuid.UUID]:
     ids = []
     if embedded is not None:
-        nearest = search.nearest_facts(user_id, embedded, limit=MAX_NEIGHBOURS)
+        nearest = search.nearest_facts(
+            user_id, embedded, limit=MAX_NEIGHBOURS, scope=draft.scope
+        )
         ids += [key for key, similarity in nearest if similarity >= threshold]
     word_matches = search.search_facts(
-        user_id, Query(draft.content), limit=MAX_NEIGHBOURS
+        user_id, Query(draft.content), limit=MAX_NEIGHBOURS, scope=draft.scope
     )
     ids += [f.fact.id for f in word_matches if f.fact.category != "episode"]
     return list(dict.fromkeys(ids))
@@ -137,11 +139,15 @@ def _load_active(
     superseded_ids = {draft.supersedes for draft in drafts if draft.supersedes}
     keys = [Q(category=d.category, key=d.key) for d in drafts if d.key is not None]
     condition = reduce(or_, keys, Q(id__in=superseded_ids.union(*near)))
-    return Fact.objects.filter(condition, user_id=user_id, status=FactStatus.ACTIVE)
+    scopes = {draft.scope for draft in drafts}
+    return Fact.objects.filter(
+        condition, user_id=user_id, status=FactStatus.ACTIVE, scope__in=scopes
+    )
 
 
 def _load_retired(user_id: UserId, drafts: Sequence[FactDraft]) -> Iterable[Fact]:
-    facts = Fact.objects.filter(user_id=user_id)
+    scopes = {draft.scope for draft in drafts}
+    facts = Fact.objects.filter(user_id=user_id, scope__in=scopes)
     yield from facts.filter(
         status__in=[FactStatus.PENDING_REVIEW, FactStatus.SUPERSEDED],
         content__in=[draft.content for draft in drafts],

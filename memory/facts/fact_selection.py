@@ -27,14 +27,20 @@ class SelectedFact:
 
 
 def select_facts(
-    user_id: UserId, *, fact_id: uuid.UUID | None, query: str | None
+    user_id: UserId,
+    *,
+    fact_id: uuid.UUID | None,
+    query: str | None,
+    scope: str | None = None,
 ) -> list[SelectedFact]:
     """Return a user's fact, those that have all words of a query, or all facts.
 
-    Forgotten ones are unknown. Raises `FactUnknown`, and `Invalid` if there are more
-    than `MAX_FACTS`.
+    Forgotten ones are unknown, and with a scope those of others. Raises `FactUnknown`,
+    and `Invalid` if there are more than `MAX_FACTS`.
     """
     facts = Fact.objects.filter(user_id=user_id).exclude(status="deleted")
+    if scope is not None:
+        facts = facts.filter(scope=scope)
     if fact_id is not None:
         facts = facts.filter(pk=fact_id)
     rows = facts.newest_first().values_list("pk", "content", "status")

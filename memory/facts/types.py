@@ -45,6 +45,8 @@ class FactDraft:
     is_pinned: bool = False
     source: Source = "extraction"
     agent: str = ""
+    scope: str = ""
+    """Where it is recalled; all drafts of a save have the same."""
     quote: str = ""
     message_id: int | None = None
     said_at: datetime | None = None
@@ -83,6 +85,7 @@ class FactDraft:
             "content": self.content,
             "source": self.source,
             "agent": self.agent,
+            "scope": self.scope,
             "quote": self.quote,
             "message_id": self.message_id,
             "said_at": self.stated_at,

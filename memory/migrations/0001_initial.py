@@ -161,6 +161,7 @@ class Migration(migrations.Migration):
                 ('held_for', models.CharField(blank=True, choices=[('injection', 'looks like an instruction'), ('conflict', 'contradicts what a person set'), ('limit', 'there are too many rules'), ('session', 'until the session ends'), ('consent', 'until the user accepts it'), ('person', 'sent by a person')], default='', max_length=16)),
                 ('is_pinned', models.BooleanField(default=False)),
                 ('source', models.CharField(choices=[('extraction', 'Extraction'), ('agent', 'Agent'), ('user', 'User'), ('operator', 'Operator')], max_length=16)),
+                ('scope', models.CharField(blank=True, db_default='', default='', max_length=600)),
                 ('agent', models.CharField(blank=True, default='', max_length=255)),
                 ('quote', models.TextField(blank=True, default='')),
                 ('said_at', models.DateTimeField()),
@@ -238,6 +239,7 @@ class Migration(migrations.Migration):
                 ('user_id', models.UUIDField()),
                 ('position', models.BigIntegerField(null=True)),
                 ('is_question', models.BooleanField(default=False)),
+                ('scope', models.CharField(blank=True, db_default='', default='', max_length=600)),
                 ('terms', memory.models.fields.TermsField()),
                 ('window_terms', memory.models.fields.TermsField(null=True)),
                 ('embedder', models.CharField(blank=True, default='', max_length=128)),
@@ -300,7 +302,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='fact',
-            constraint=models.UniqueConstraint(condition=models.Q(('key__isnull', False), ('status', 'active')), fields=('user_id', 'category', 'key'), name='memory_fact_user_category_key'),
+            constraint=models.UniqueConstraint(condition=models.Q(('key__isnull', False), ('status', 'active')), fields=('user_id', 'category', 'key', 'scope'), name='memory_fact_user_category_key'),
         ),
         migrations.AddConstraint(
             model_name='fact',

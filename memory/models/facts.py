@@ -10,6 +10,7 @@ from django.db import connection, models
 from django.db.models import Q
 from django.utils import timezone
 
+from memory.config import USER_SCOPE
 from memory.errors import FactInvalid, FactUnknown, KeyTaken
 from memory.facts import fact_validation, public_ids
 from memory.models import fact_choices, plain_sql
@@ -28,6 +29,10 @@ PINNED_IMPORTANCE = 9
 FactBaseManager = models.Manager.from_queryset(FactQuerySet)
 
 
+MAX_SCOPE_LENGTH = 600
+"""The name of a thread, and what is before it."""
+
+
 class PromptFacts(NamedTuple):
     """What every prompt of a user contains, each in a stable order.
 
@@ -41,8 +46,12 @@ class PromptFacts(NamedTuple):
 class FactManager(FactBaseManager["Fact"]):
     """What every turn reads, as `memory.models.plain_sql` explains."""
 
-    def in_every_prompt(self, user_id: uuid.UUID, *, limit: int) -> PromptFacts | None:
+    def in_every_prompt(
+        self, user_id: uuid.UUID, *, limit: int, scope: str = USER_SCOPE
+    ) -> PromptFacts | None:
         """Return the user's rules, and up to `limit` facts, that are valid now.
+
+        Only those of a scope.
 
         The facts are the pinned ones, then the most important. Returns None if the
         user has switched recall off.
@@ -50,6 +59,7 @@ class FactManager(FactBaseManager["Fact"]):
         now = plain_sql.to_sql_time(timezone.now())
         hint = INDEX_HINT if connection.vendor == "sqlite" else ""
         values = [
+            scope,
             now,
             now,
             now,
@@ -92,6 +102,10 @@ class Fact(TrackedFact):
     is_pinned = models.BooleanField(default=False)
     """Pinned facts do not expire, and prompts include them first."""
     source = models.CharField(max_length=16, choices=fact_choices.FactSource)
+    scope = models.CharField(
+        max_length=MAX_SCOPE_LENGTH, blank=True, default="", db_default=""
+    )
+    """Where it is recalled (`memory.config.scope_key`)."""
     agent = models.CharField(max_length=255, blank=True, default="")
     """The agent whose turn it was extracted from, or that saved it."""
     quote = models.TextField(blank=True, default="")
@@ -117,7 +131,7 @@ class Fact(TrackedFact):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["user_id", "category", "key"],
+                fields=["user_id", "category", "key", "scope"],
                 condition=Q(status="active", key__isnull=False),
                 name="memory_fact_user_category_key",
             ),
@@ -315,7 +329,11 @@ class Fact(TrackedFact):
         if key is None or self._after(values, "status") != FactStatus.ACTIVE:
             return
         others = Fact.objects.filter(
-            user_id=self.user_id, category=category, key=key, status="active"
+            user_id=self.user_id,
+            category=category,
+            key=key,
+            scope=self.scope,
+            status="active",
         )
         if other := others.exclude(id=self.id).first():
             raise KeyTaken(
@@ -341,6 +359,7 @@ IN_PROMPTS_SQL = f"""
     SELECT o.is_recall_on, f.category = 'rule', {ROWS.columns("f")}
     FROM memory_owner o LEFT JOIN memory_fact f {{index}}
         ON o.is_recall_on AND f.user_id = o.user_id AND f.status = 'active'
+        AND f.scope = %s
         AND (f.is_pinned OR f.importance >= {PINNED_IMPORTANCE} OR f.category = 'rule')
         AND (f.is_pinned OR f.expires_at IS NULL OR f.expires_at > %s)
         AND (f.valid_from IS NULL OR f.valid_from <= %s)

@@ -17,7 +17,7 @@ from django.utils.module_loading import import_string
 from config import live
 from core.ids import TurnId
 from core.messages import Message, Role
-from memory.config import MEMORY
+from memory.config import MEMORY, USER_SCOPE
 from memory.models import plain_sql
 from memory.models.threads import Thread
 from memory.recall.types import MessageHit
@@ -40,7 +40,7 @@ BATCH_SIZE = 1000
 
 BY_PASSAGE_SQL = """
     SELECT p.id, m.id, t.name, m.position, m.role, m.text, m.agent, m.importance,
-        m.created_at
+        m.created_at, p.scope
     FROM memory_passage p JOIN memory_message m ON m.id = p.message_id
         JOIN memory_thread t ON t.id = m.thread_id
     WHERE p.user_id = %s AND t.user_id = %s AND m.is_active AND NOT m.is_withheld
@@ -267,7 +267,7 @@ class StoredMessageManager(StoredMessageBaseManager["StoredMessage"]):
     ) -> dict[int, MessageHit]:
         """Return the user's messages behind passages."""
         rows = plain_sql.fetch_of_passages(BY_PASSAGE_SQL, user_id, passage_ids)
-        return {row[0]: _read_hit(*row[1:]) for row in rows}
+        return {row[0]: _read_hit(*row[1:-1], scope=row[-1]) for row in rows}
 
     def important(
         self, thread_id: int, *, before: int, min_importance: float, limit: int
@@ -281,10 +281,12 @@ class StoredMessageManager(StoredMessageBaseManager["StoredMessage"]):
         return [_read_hit(*row) for row in rows]
 
 
-def _read_hit(number: int, *columns: Any) -> MessageHit:
+def _read_hit(number: int, *columns: Any, scope: str = USER_SCOPE) -> MessageHit:
     thread, position, role, text, agent, importance, created_at = columns
     at = plain_sql.read_time(created_at)
-    return MessageHit(number, thread, position, role, text, agent, importance, at)
+    return MessageHit(
+        number, thread, position, role, text, agent, importance, at, scope
+    )
 
 
 class StoredMessage(models.Model):

@@ -8,6 +8,7 @@ from django.db import connection, models, transaction
 from django.db.models import Q
 
 from core.ids import UserId
+from memory.config import USER_SCOPE
 from memory.models.fields import TermsField, VectorField
 from memory.models.messages import StoredMessage
 from memory.models.owners import Owner
@@ -64,7 +65,12 @@ class PassageQuerySet(models.QuerySet["Passage"]):
         self.bulk_create(passages, BATCH_SIZE)
 
     def index_messages(
-        self, user_id: uuid.UUID, thread_id: int, messages: Sequence[MessageText]
+        self,
+        user_id: uuid.UUID,
+        thread_id: int,
+        messages: Sequence[MessageText],
+        *,
+        scope: str = USER_SCOPE,
     ) -> None:
         """Make messages of one thread searchable, alone and with their neighbours.
 
@@ -78,6 +84,7 @@ class PassageQuerySet(models.QuerySet["Passage"]):
                 thread_id=thread_id,
                 position=position,
                 is_question=tokenizer.is_question(text),
+                scope=scope,
             )
             passage.set_text(text)
             passage.set_vector(embedded, error)
@@ -178,6 +185,8 @@ class Passage(models.Model):
     position = models.BigIntegerField(null=True)
     """The message's position in its thread; its window consists of its neighbours."""
     is_question = models.BooleanField(default=False)
+    scope = models.CharField(max_length=600, blank=True, default="", db_default="")
+    """Where a message is recalled; a fact has its own."""
     terms = TermsField()
     window_terms = TermsField(null=True)
     """The terms of a message and its neighbours; on PostgreSQL only."""

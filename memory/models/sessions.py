@@ -6,6 +6,7 @@ from datetime import datetime
 from django.db import models
 from django.db.models import Q, QuerySet
 
+from memory.config import USER_SCOPE
 from memory.models.fact_choices import FactStatus
 from memory.models.facts import Fact
 from memory.models.messages import StoredMessage, StoredMessageQuerySet
@@ -121,6 +122,12 @@ class Session(models.Model):
         """Its messages that search finds: those of turns from which nothing may be
         learned are missing, and so are withheld ones."""
         return self.messages.for_models().filter(passage__isnull=False)
+
+    @property
+    def scope(self) -> str:
+        """Where its episode is recalled: as its last message."""
+        newest = self.learned_messages.order_by("-position")
+        return newest.values_list("passage__scope", flat=True).first() or USER_SCOPE
 
     def rate(self, score: int | None, comment: str) -> None:
         """Store the user's feedback, instead of an earlier one."""

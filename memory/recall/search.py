@@ -6,7 +6,7 @@ the method and its quality.
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Generic, TypeVar
@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from django.db import connection
 
 from core.ids import UserId
+from memory.config import USER_SCOPE
 from memory.errors import RecallOff
 from memory.facts.types import AnyCategory, Status
 from memory.models import Fact, Owner, StoredMessage
@@ -54,23 +55,29 @@ def search_facts(
     limit: int,
     category: AnyCategory | None = None,
     status: Status | None = "active",
+    scope: str | None = None,
 ) -> list[FactHit]:
     """Return the facts that fit a query best, best first.
 
     By default, only facts that are active and currently valid; `status=None` means any
-    searchable fact.
+    searchable fact, `scope=None` facts of any scope.
     """
     parsed = parse_query(query)
     if parsed.is_empty or limit < 1:
         return []
-    fact_filter = FactFilter(category, status)
+    fact_filter = FactFilter(category, status, scope)
     return _search_facts(
         user_id, open_index(user_id), parsed, query, fact_filter, limit
     )
 
 
 def search_messages(
-    user_id: UserId, query: Query, *, limit: int, cutoff: MessageCutoff = None
+    user_id: UserId,
+    query: Query,
+    *,
+    limit: int,
+    cutoff: MessageCutoff = None,
+    scope: str | None = None,
 ) -> list[MessageHit]:
     """Return the past messages that fit a query best, best first.
 
@@ -80,7 +87,8 @@ def search_messages(
     parsed = parse_query(query)
     if parsed.is_empty or limit < 1:
         return []
-    return _search_messages(user_id, open_index(user_id), parsed, query, cutoff, limit)
+    index = open_index(user_id)
+    return _search_messages(user_id, index, parsed, query, (cutoff, scope), limit)
 
 
 def search_facts_and_messages(
@@ -91,6 +99,7 @@ def search_facts_and_messages(
     messages: int,
     cutoff: MessageCutoff = None,
     category: AnyCategory | None = None,
+    scope: str | None = None,
     diagnostics: Diagnostics | None = None,
 ) -> tuple[list[FactHit], list[MessageHit]]:
     """Return the results of `search_facts` and `search_messages` in one pass.
@@ -107,9 +116,10 @@ def search_facts_and_messages(
         diagnostics.corpus = index.size
         if parsed.embedded is not None:
             diagnostics.embedder = parsed.embedded.embedder
+    fact_filter = FactFilter(category, scope=scope)
     return (
-        _search_facts(user_id, index, parsed, query, FactFilter(category), facts),
-        _search_messages(user_id, index, parsed, query, cutoff, messages),
+        _search_facts(user_id, index, parsed, query, fact_filter, facts),
+        _search_messages(user_id, index, parsed, query, (cutoff, scope), messages),
     )
 
 
@@ -120,17 +130,18 @@ def search_for_agent(
     facts: int,
     messages: int,
     category: AnyCategory | None = None,
+    scope: str | None = None,
 ) -> tuple[list[FactHit], list[MessageHit]]:
     """Return the results of `search_facts_and_messages`; raises `RecallOff`."""
     if not Owner.objects.of_user(user_id).is_recall_on:
         raise RecallOff
     return search_facts_and_messages(
-        user_id, query, facts=facts, messages=messages, category=category
+        user_id, query, facts=facts, messages=messages, category=category, scope=scope
     )
 
 
 def nearest_facts(
-    user_id: UserId, embedded: Embedded, *, limit: int
+    user_id: UserId, embedded: Embedded, *, limit: int, scope: str = USER_SCOPE
 ) -> list[tuple[uuid.UUID, float]]:
     """Return active facts with their cosine similarity to a vector, nearest first.
 
@@ -138,10 +149,14 @@ def nearest_facts(
     """
     parsed = ParsedQuery([], embedded, 0.0)
     plan = _SearchPlan(
-        lambda index: index.facts(parsed, FactFilter()),
+        lambda index: index.facts(parsed, _prefilter(FactFilter(scope=scope))),
         fusion.FACT_WEIGHTS,
         lambda found: Fact.objects.by_passage(user_id, found),
-        lambda fact: fact.status == "active" and fact.category != "episode",
+        lambda fact: (
+            fact.status == "active"
+            and fact.category != "episode"
+            and fact.scope == scope
+        ),
         limit,
     )
     found = _run_search(user_id, open_index(user_id), plan)
@@ -175,7 +190,7 @@ def _search_facts(
     limit: int,
 ) -> list[FactHit]:
     plan = _SearchPlan(
-        lambda index: index.facts(parsed, fact_filter),
+        lambda index: index.facts(parsed, _prefilter(fact_filter)),
         fusion.FACT_WEIGHTS,
         lambda found: Fact.objects.by_passage(user_id, found),
         partial(_fact_matches, fact_filter, datetime.now(UTC)),
@@ -190,14 +205,15 @@ def _search_messages(
     index: Index,
     parsed: ParsedQuery,
     query: Query,
-    cutoff: MessageCutoff,
+    condition: tuple[MessageCutoff, str | None],
     limit: int,
 ) -> list[MessageHit]:
+    cutoff, scope = condition
     plan = _SearchPlan(
-        lambda index: index.messages(parsed, cutoff),
+        lambda index: index.messages(parsed, cutoff, scope or USER_SCOPE),
         fusion.MESSAGE_WEIGHTS,
         lambda found: StoredMessage.objects.by_passage(user_id, found),
-        lambda _: True,
+        lambda message: scope in (None, message.scope),
         limit,
         query.fusion,
     )
@@ -240,7 +256,19 @@ def _collect_top(
     return results[: plan.limit], is_stale
 
 
+def _prefilter(fact_filter: FactFilter) -> FactFilter:
+    """Return the filter of an index, which need not look for the widest scope.
+
+    Most facts have it, and the others are left out of the results.
+    """
+    if fact_filter.scope != USER_SCOPE:
+        return fact_filter
+    return replace(fact_filter, scope=None)
+
+
 def _fact_matches(fact_filter: FactFilter, now: datetime, fact: Fact) -> bool:
     if fact_filter.category not in (None, fact.category):
+        return False
+    if fact_filter.scope not in (None, fact.scope):
         return False
     return fact_filter.status is None or fact.is_shown_at(now, fact_filter.status)

@@ -57,5 +57,7 @@ class MessageHit:
     agent: str
     importance: float
     created_at: datetime
+    scope: str = ""
+    """Where it is recalled."""
     score: SearchScore = SearchScore(0.0)
     """Set by the search."""

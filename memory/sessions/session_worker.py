@@ -109,7 +109,9 @@ def _write_episode(session: Session, memory: UserMemory) -> Episode | None:
 
 def _read_messages(session: Session, owner: Owner) -> list[PromptMessage]:
     zone = date_parsing.get_zone(owner.time_zone)
-    rows = session.learned_messages.filter(role__in=DIALOGUE_ROLES)
+    # What an agent or a thread keeps to itself is in no episode that others recall.
+    learned = session.learned_messages.filter(passage__scope=session.scope)
+    rows = learned.filter(role__in=DIALOGUE_ROLES)
     columns = rows.order_by("-position").values_list(
         "id", "position", "role", "text", "created_at"
     )
@@ -200,6 +202,7 @@ def _new_fact(
         user_id=session.user_id,
         content=episode.content,
         category="episode",
+        scope=session.scope,
         status="pending_review" if is_held else "active",
         held_for="consent" if is_held else "",
         source="extraction",

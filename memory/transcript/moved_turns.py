@@ -10,8 +10,9 @@ from uuid import UUID
 from django.db.models import F
 
 from core.ids import UserId
+from memory.config import scope_key
 from memory.extraction import extraction_tasks
-from memory.models import Owner, Passage, StoredMessage, Thread
+from memory.models import Fact, Owner, Passage, StoredMessage, Thread
 from telemetry.models import Turn
 
 MAX_TURN_ROWS = 500
@@ -48,7 +49,16 @@ def move_out(
     StoredMessage.objects.filter(pk__in=ids).update(**place)
     if Passage.objects.filter(message_id__in=ids).update(**place):
         Owner.objects.ensure_bumped(user_id)
+    _move_scope(user_id, ids, scope_key("thread", "", thread.name), to)
     Thread.objects.filter(pk=thread_id).update(revision=F("revision") + 1)
     extraction_tasks.move(user_id, turn_id, new, first)
     Turn.objects.filter(pk=turn_id).update(thread=to)
     return at - first
+
+
+def _move_scope(user_id: UserId, messages: list[int], scope: str, to: str) -> None:
+    """Let what was learned in a thread alone be recalled in the other alone."""
+    new = scope_key("thread", "", to)
+    Passage.objects.filter(message__in=messages, scope=scope).update(scope=new)
+    facts = Fact.objects.filter(user_id=user_id, message__in=messages, scope=scope)
+    facts.update(scope=new)

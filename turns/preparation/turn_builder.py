@@ -17,6 +17,7 @@ from core.messages import Message
 from core.tools import Tool
 from database import database_executor
 from memory import memory_settings
+from memory.config import scope_key
 from memory.extraction.extraction_tasks import ExtractionRequest
 from memory.memory_settings import ResolvedMemory
 from memory.recall import query_embedding
@@ -240,6 +241,7 @@ async def _query(
         continues=options.continues,
         sent_replies=draft.open_exchange(),
         time_zone=options.time_zone,
+        scope=scope_key(memory.settings.scope, draft.agent.name, options.thread),
         begins_conversation=draft.history_mode == "client" and not draft.has_reply,
         state=None if state is None else _state_query(draft.agent),
         diagnostics=diagnostics,

@@ -60,6 +60,8 @@ class ConfirmationContext:
 class ForgetTool:
     user_id: UserId
     by: str
+    scope: str | None
+    """The scope of the facts; None is any."""
     context: ConfirmationContext | None
     """None outside a turn, where the tool is only described."""
 
@@ -99,6 +101,7 @@ class ForgetTool:
             self.user_id,
             fact_id=fact_id,
             query=arguments.query,
+            scope=self.scope,
         )
 
     async def _forget(self, context: ConfirmationContext, facts: list[str]) -> Any:

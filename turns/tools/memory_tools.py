@@ -18,7 +18,8 @@ from core.errors import Invalid
 from core.ids import UserId
 from core.trace import Call, TracedToolCall
 from database import database_executor
-from memory.config import UserState
+from memory.config import USER_SCOPE, UserState
+from memory.errors import FactUnknown
 from memory.facts import fact_store, fact_validation, public_ids
 from memory.facts.types import (
     MAX_CONTENT_LENGTH,
@@ -115,14 +116,16 @@ def make_tools(
     memory: UserMemory | None,
     *,
     by: str = "",
+    scope: str | None = None,
     context: ConfirmationContext | None = None,
 ) -> list[FunctionTool]:
     """Return the four tools for one user; without `memory`, search uses words only.
 
-    `by` is the author of the changes in a fact's history, if it is not the agent.
+    `by` is the author of the changes in a fact's history, if it is not the agent. With
+    a `scope`, they find, save and change only what is of it.
     """
     by = by or f"agent:{agent}"
-    handlers = _MemoryToolHandlers(user_id, by, agent, memory)
+    handlers = _MemoryToolHandlers(user_id, by, agent, memory, scope)
     tool = partial(json_tool, "memory")
     return [
         tool(
@@ -153,7 +156,7 @@ def make_tools(
             forget_tool.NAME,
             forget_tool.DESCRIPTION,
             ForgetArguments,
-            ForgetTool(user_id, by, context).call,
+            ForgetTool(user_id, by, scope, context).call,
         ),
     ]
 
@@ -164,6 +167,8 @@ class _MemoryToolHandlers:
     by: str
     agent: str
     memory: UserMemory | None
+    scope: str | None
+    """None is any; new facts are then of the widest."""
 
     @property
     def _state(self) -> UserState:
@@ -178,6 +183,7 @@ class _MemoryToolHandlers:
             facts=arguments.depth,
             messages=0 if arguments.category is not None else arguments.depth,
             category=arguments.category,
+            scope=self.scope,
         )
         said = [each.fact for each in facts if arguments.has_day(each.fact.said_at)]
         written = [each for each in messages if arguments.has_day(each.created_at)]
@@ -194,6 +200,7 @@ class _MemoryToolHandlers:
             key=arguments.key,
             source="agent",
             agent=self.agent,
+            scope=self.scope or USER_SCOPE,
             # An injected prompt could make the model store instructions for itself.
             review_reason=fact_validation.find_review_reason(
                 arguments.category, arguments.content
@@ -220,6 +227,8 @@ class _MemoryToolHandlers:
     async def update(self, arguments: UpdateArguments) -> Any:
         fact_id = public_ids.read_fact_id(arguments.id)
         stored = await database_executor.run(fact_store.get_fact, self.user_id, fact_id)
+        if self.scope not in (None, stored.scope):
+            raise FactUnknown
         category, content = stored.category, arguments.content
         if reason := fact_validation.find_review_reason(category, content):
             raise Invalid(f"the content {reason}; leave the fact as it is")

@@ -23,6 +23,7 @@ from core.validation import tool_names
 from mcp_bridge import toolset
 from mcp_bridge.toolset import ServerGrant
 from memory import memory_settings
+from memory.config import scope_key
 from turns.preparation import routing
 from turns.preparation.options import TurnOptions
 from turns.tools import (
@@ -73,10 +74,15 @@ class Toolbox:
     def _memory(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.memory_tools or self.options.is_memory_off:
             return ()
-        _, user_memory = memory_settings.resolve_for_agent(self.config, agent.name)
-        context = self._confirmation_context()
+        settings, user_memory = memory_settings.resolve_for_agent(
+            self.config, agent.name
+        )
         return memory_tools.make_tools(
-            self.user_id, agent.name, user_memory, context=context
+            self.user_id,
+            agent.name,
+            user_memory,
+            scope=scope_key(settings.scope, agent.name, self.options.thread),
+            context=self._confirmation_context(),
         )
 
     def _confirmation_context(self) -> ConfirmationContext | None:

@@ -20,6 +20,7 @@ LAST_EPISODE_SQL = """
     SELECT f.id, f.content, f.said_at, o.time_zone
     FROM memory_fact f LEFT JOIN memory_owner o ON o.user_id = f.user_id
     WHERE f.user_id = %s AND f.status = 'active' AND f.category = 'episode'
+        AND f.scope = %s
     ORDER BY f.said_at DESC LIMIT 1
 """
 
@@ -30,9 +31,12 @@ class CatchUp(NamedTuple):
     episode: uuid.UUID | None = None
 
 
-def read(user_id: UserId, time_zone: str, now: datetime | None = None) -> CatchUp:
+def read(
+    user_id: UserId, scope: str, time_zone: str, now: datetime | None = None
+) -> CatchUp:
     """Return the catch-up of a user, in their time zone, or else in the last known."""
-    rows = plain_sql.fetch_rows(LAST_EPISODE_SQL, [plain_sql.to_sql_id(user_id)])
+    values = [plain_sql.to_sql_id(user_id), scope]
+    rows = plain_sql.fetch_rows(LAST_EPISODE_SQL, values)
     if not rows:
         return CatchUp()
     ((fact_id, content, said_at, last_zone),) = rows

@@ -16,7 +16,7 @@ from typing import Any
 from core import token_estimates
 from core.ids import TurnId, UserId
 from core.messages import Message
-from memory.config import MemoryConfig, UserState
+from memory.config import USER_SCOPE, MemoryConfig, UserState
 from memory.extraction import date_parsing
 from memory.models import (
     AgentState,
@@ -68,6 +68,8 @@ class ContextQuery:
     """The digests of replies that the client sends, to read what it does not have."""
     time_zone: str = ""
     """The user's IANA time zone, used for dates; "" is UTC."""
+    scope: str = USER_SCOPE
+    """The scope of what is recalled."""
     begins_conversation: bool = False
     """Whether the client, which keeps the conversation, begins one."""
     state: StateQuery | None = None
@@ -137,7 +139,9 @@ def _load_conversation_and_memories(user_id: UserId, query: ContextQuery) -> Con
     state = query.settings.user_state
     known, reserved, rules = None, 0, NO_RULES
     if query.recall_query is not None and state is not None:
-        known = Fact.objects.in_every_prompt(user_id, limit=state.pinned_facts)
+        known = Fact.objects.in_every_prompt(
+            user_id, limit=state.pinned_facts, scope=query.scope
+        )
     if known is not None and state is not None:
         rules = memory_prompt.render_rules(known.rules)
         reserved = state.block_tokens + token_estimates.estimate_text(rules.text)
@@ -151,7 +155,7 @@ def _load_conversation_and_memories(user_id: UserId, query: ContextQuery) -> Con
         reserved += sum(map(token_estimates.estimate_text, summaries))
     caught_up = CatchUp()
     if known is not None and _begins_session(query, conversation):
-        caught_up = catch_up.read(user_id, query.time_zone)
+        caught_up = catch_up.read(user_id, query.scope, query.time_zone)
         reserved += catch_up.MAX_TOKENS if caught_up.text else 0
     recent = _recent_messages(conversation, query, query.max_tokens - reserved)
     if known is None or query.recall_query is None or state is None:
@@ -221,6 +225,7 @@ def _recall(
         cutoff=None
         if recent.thread_id is None
         else (recent.thread_id, recent.first_position),
+        scope=context_query.scope,
         diagnostics=context_query.diagnostics,
     )
     important: list[MessageHit] = []

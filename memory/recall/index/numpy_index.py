@@ -27,6 +27,7 @@ Mask = NDArray[np.bool_]
 MAX_RANKED_WHOLE = 500
 """Up to this count, ranking all passages is faster than selecting the hits first."""
 
+SCOPE_PASSAGES_SQL = "SELECT id FROM memory_passage WHERE user_id = %s AND scope = %s"
 FACT_PASSAGES_SQL = """
     SELECT p.id FROM memory_fact f JOIN memory_passage p ON p.fact_id = f.id
     WHERE f.user_id = %s
@@ -61,13 +62,20 @@ class NumpyIndex:
         return _score_passages(corpus, query, mask, windows=False)
 
     def messages(
-        self, query: ParsedQuery, cutoff: tuple[int, int] | None
+        self, query: ParsedQuery, cutoff: tuple[int, int] | None, scope: str
     ) -> RetrieverScores | SparseRetrieverScores:
-        """Return the matching passages of messages, without those from `cutoff` on."""
+        """Return the matching passages of messages, without those from `cutoff` on.
+
+        With a scope, only those of it.
+        """
         corpus = self._corpora.messages
+        ids = self._scope_ids(scope) if scope else None
         if isinstance(corpus, SmallCorpus):
-            return corpus.find(query, cutoff and partial(_is_beyond, *cutoff))
+            return corpus.find(query, _message_exclusion(cutoff, ids))
         mask = None if cutoff is None else _mask_before(corpus, *cutoff)
+        if ids is not None:
+            in_scope = np.isin(corpus.ids, list(ids))
+            mask = in_scope if mask is None else mask & in_scope
         return _score_passages(corpus, query, mask, windows=True)
 
     def _fact_mask(self, corpus: LargeCorpus, fact_filter: FactFilter) -> Mask:
@@ -81,12 +89,26 @@ class NumpyIndex:
         ids = self._passage_ids(fact_filter)
         return lambda row: row[0] not in ids
 
+    def _scope_ids(self, scope: str) -> set[int]:
+        with connection.cursor() as cursor:
+            cursor.execute(SCOPE_PASSAGES_SQL, [self._user_id.hex, scope])
+            return {number for (number,) in cursor.fetchall()}
+
     def _passage_ids(self, fact_filter: FactFilter) -> set[int]:
         columns = fact_filter.column_values
         sql = FACT_PASSAGES_SQL + "".join(f" AND f.{name} = %s" for name in columns)
         with connection.cursor() as cursor:
             cursor.execute(sql, [self._user_id.hex, *columns.values()])
             return {number for (number,) in cursor.fetchall()}
+
+
+def _message_exclusion(
+    cutoff: tuple[int, int] | None, ids: set[int] | None
+) -> Callable[[PassageRow], bool] | None:
+    is_beyond = cutoff and partial(_is_beyond, *cutoff)
+    if ids is None:
+        return is_beyond
+    return lambda row: row[0] not in ids or bool(is_beyond and is_beyond(row))
 
 
 def _is_beyond(thread_id: int, position: int, row: PassageRow) -> bool:

@@ -138,14 +138,20 @@ class PostgresIndex:
         return collector.collect_scores(query, ["terms"])
 
     def messages(
-        self, query: ParsedQuery, cutoff: tuple[int, int] | None
+        self, query: ParsedQuery, cutoff: tuple[int, int] | None, scope: str
     ) -> RetrieverScores:
-        """Return the matching passages of messages, without those from `cutoff` on."""
+        """Return the matching passages of messages, without those from `cutoff` on.
+
+        With a scope, only those of it.
+        """
         values: dict[str, Any] = {"user_id": self._user_id}
         condition = ""
+        if scope:
+            values["scope"] = scope
+            condition = "AND p.scope = %(scope)s "
         if cutoff is not None:
             values["thread_id"], values["end"] = cutoff
-            condition = BEFORE_CUTOFF_SQL
+            condition += BEFORE_CUTOFF_SQL
         collector = _ScoreCollector(values, {**MESSAGE_CONDITIONS, "only": condition})
         return collector.collect_scores(query, ["terms", "window_terms"])
 

@@ -43,10 +43,15 @@ class FactFilter:
 
     category: AnyCategory | None = None
     status: Status | None = "active"
+    scope: str | None = None
 
     @property
     def column_values(self) -> dict[str, str]:
-        values = {"category": self.category, "status": self.status}
+        values = {
+            "category": self.category,
+            "status": self.status,
+            "scope": self.scope,
+        }
         return {name: value for name, value in values.items() if value is not None}
 
 
