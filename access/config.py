@@ -17,7 +17,7 @@ from config.sections import Config, Problem, Section
 
 SHARED_USER_ID = "main"
 
-UserMode = Literal["per-request", "shared"]
+UserMode = Literal["per-request", "per-thread", "shared"]
 
 
 STANDARD_HEADERS = {
@@ -76,6 +76,7 @@ class UsersConfig(BaseModel):
     mode: UserMode | None = Field(
         None,
         description="`per-request` (the default) refuses requests that name no user. "
+        "`per-thread` gives each of their threads a user of its own. "
         "`shared` assigns them to one shared user, like `default_user_id: main`.",
     )
     accept_uuids: bool = Field(
@@ -121,6 +122,13 @@ def _check_users(users: UsersConfig, config: Config) -> Iterable[Problem]:
             "'users: per-request' refuses requests that name no user, but "
             "'default_user_id' gives them one; remove one of the two",
             "coulisse.E301",
+        )
+    elif users.mode == "per-thread":
+        yield Problem(
+            ("users",),
+            "'users: per-thread' gives each thread a user of its own, but "
+            "'default_user_id' gives all the same; remove one of the two",
+            "coulisse.E311",
         )
     elif users.mode == "shared" and default_user_id != SHARED_USER_ID:
         yield Problem(

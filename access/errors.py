@@ -17,6 +17,14 @@ class UserRequired(Invalid):
         super().__init__(param="safety_identifier", code="user_required")
 
 
+class ThreadRequired(Invalid):
+    """The request names neither a user nor a thread: send 'safety_identifier', or \
+'thread_id' in metadata or the header X-Coulisse-Thread (`users: per-thread`)."""
+
+    def __init__(self) -> None:
+        super().__init__(param="metadata.thread_id", code="user_required")
+
+
 class TokenUserRequired(UserRequired):
     """safety_identifier is required: this API token has no user of its own. Send it, \
 or a header that names the user."""

@@ -147,6 +147,11 @@ class AgentConfig(BaseModel):
         description="Whether and how this agent remembers users, where it differs "
         "from `memory:`: `true`, `false` or a map.",
     )
+    threads: Literal["shared", "own"] = Field(
+        default="shared",
+        description="`own`: a thread of this agent is another one than the thread of "
+        "the same name of other agents.",
+    )
     memory_tools: bool = Field(
         default=False,
         description="Give the agent the tools search_memory, save_memory, "

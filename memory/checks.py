@@ -1,6 +1,6 @@
 """System checks and alerts: whether the stored data fits the configuration."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -10,13 +10,25 @@ from django.db import DatabaseError
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from config.agent_settings import AGENT_SETTINGS
 from config.loading import checked_file
+from config.sections import Config
 from memory import memory_settings
+from memory.config import MEMORY, UserState
 from memory.extraction import extraction_tasks
 from memory.memory_settings import UserMemory
 from memory.models import Passage
 from providers.embeddings import embedders
 
+UNUSED = "coulisse.W406"
+NEED_USER_STATE = {
+    *UserState.model_fields,
+    "relevance_limit",
+    "salience_limit",
+    "salience_threshold",
+    "sessions",
+}
+"""Settings that only count where users are remembered."""
 MINUTE = timedelta(minutes=1)
 MAX_WAIT = 10 * MINUTE
 """The delay of a due task from which no worker seems to run."""
@@ -31,9 +43,40 @@ def check_memory(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
     Skipped during migrations, which run checks too.
     """
     config = None if databases else checked_file.load()
-    users = None if config is None else memory_settings.resolve_for_users(config)
-    alerts = find_alerts(users) if users is not None else ()
+    if config is None:
+        return []
+    users = memory_settings.resolve_for_users(config)
+    alerts = [*_unused_settings(config), *(find_alerts(users) if users else ())]
     return [checks.Warning(message, id=kind) for kind, message in alerts]
+
+
+def _unused_settings(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the settings of memory that have no effect, because users are not
+    remembered."""
+    memory = config.get(MEMORY)
+    if memory_settings.resolve_for_users(config) is None:
+        yield from _unused("memory", memory.model_fields_set & NEED_USER_STATE)
+    for name, agent in config.get(AGENT_SETTINGS).items():
+        if (
+            agent.memory is None
+            or memory_settings.resolve_for_agent(config, name).user_memory
+        ):
+            continue
+        given = {*agent.memory.user_state_fields, *agent.memory.memory_fields}
+        yield from _unused(f"agents.{name}.memory", given & NEED_USER_STATE)
+    sessions = memory.sessions
+    is_given = sessions is not None and "catch_up" in sessions.model_fields_set
+    if is_given and sessions and sessions.catch_up and not sessions.episodes:
+        yield UNUSED, "memory.sessions.catch_up has no effect without episodes."
+
+
+def _unused(place: str, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for name in sorted(names):
+        yield (
+            UNUSED,
+            f"{place}.{name} has no effect without user_state: set it to true, or "
+            f"remove {name}.",
+        )
 
 
 def find_alerts(users: UserMemory) -> Iterator[tuple[str, str]]:

@@ -50,6 +50,14 @@ def resolve_user(config: Config, caller: Caller, *identifiers: str | None) -> Us
     return derive_user_id(fallback)
 
 
+def user_of_thread(thread: str) -> UserId:
+    """Return the user of a thread whose requests name no user (`users: per-thread`).
+
+    No name that a client sends is the same user.
+    """
+    return _derive_from_name(_derive_from_name(user_namespace.current(), "\0"), thread)
+
+
 def check_user(caller: Caller, user_id: UserId) -> None:
     """Raise `IdentityRefused` unless the caller's credential covers this user."""
     # `resolve_user` alone derives separate users, and an id does not show its prefix.

@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from pydantic import BaseModel, ConfigDict, Field
 
 from access.config import USERS
-from access.errors import TooManyParameters
+from access.errors import ThreadRequired, TooManyParameters
 from access.users import identity
 from access.users.caller import Caller, caller_of
 from config import live
@@ -24,6 +24,7 @@ from core.ids import UserId
 from core.text.sanitization import escape_and_truncate
 
 USER_HEADER = "X-Coulisse-User"
+THREAD_HEADER = "X-Coulisse-Thread"
 USER_PARAMETER = "safety_identifier"
 
 QUERY_DESCRIPTION = "The user's stable name or id."
@@ -115,7 +116,23 @@ def identify_user(
     user_id = find_named_user(request, query, body)
     if user_id is not None:
         return user_id
-    return identity.resolve_user(live.current(), caller_of(request))
+    config, caller = live.current(), caller_of(request)
+    if config.get(USERS).mode == "per-thread" and caller.principal is None:
+        thread = _thread_name(request, config, body)
+        if not thread:
+            raise ThreadRequired
+        return identity.user_of_thread(thread)
+    return identity.resolve_user(config, caller)
+
+
+def _thread_name(
+    request: HttpRequest, config: Config, body: UserBody | None
+) -> str | None:
+    """Return the thread that a request names in its metadata or a header."""
+    metadata = getattr(body, "metadata", None) or {}
+    headers = header_values(request, THREAD_HEADER, config.get(USERS).headers.thread)
+    names = [metadata.get("thread_id"), *(given.name for given in headers)]
+    return next(filter(None, names), None)
 
 
 def find_named_user(

@@ -336,6 +336,9 @@ class MemoryObject(BaseModel):
     )
     pinned: bool = Field(validation_alias="is_pinned")
     source: Source
+    scope: NullIfEmpty = Field(
+        description="`agent:NAME` or `thread:NAME` if it is recalled only there."
+    )
     agent: NullIfEmpty
     quote: NullIfEmpty
     said_at: datetime

@@ -31,6 +31,8 @@ class ExtractionRequest:
     agent: str
     time_zone: str = ""
     """The user's IANA time zone; "" is UTC."""
+    is_search_only: bool = False
+    """The turn is made searchable by its words, and nothing is extracted."""
     opens_session: bool = False
     """Whether the turn is part of a session (`memory.sessions`)."""
 
@@ -56,6 +58,7 @@ def enqueue(turn: TurnRange, request: ExtractionRequest, now: datetime) -> None:
             "first": turn.first_position,
             "end": turn.end_position,
             "time_zone": request.time_zone,
+            **({"search_only": True} if request.is_search_only else {}),
         },
         turn_id=turn.turn_id,
         max_failures=MAX_FAILURES,
@@ -91,6 +94,7 @@ class ExtractionTask:
     first_position: int
     end_position: int
     time_zone: str
+    is_search_only: bool
 
     @classmethod
     def read(cls, task: Task) -> "ExtractionTask":
@@ -104,6 +108,7 @@ class ExtractionTask:
             payload["first"],
             payload["end"],
             payload["time_zone"],
+            payload.get("search_only", False),
         )
 
     @contextmanager

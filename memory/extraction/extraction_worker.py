@@ -18,7 +18,7 @@ from core.errors import CoulisseError, Unavailable
 from core.ids import pseudonym
 from core.text.injection import injection_filter
 from memory import memory_settings
-from memory.config import scope_key
+from memory.config import MemoryConfig, scope_key
 from memory.errors import LearningOff
 from memory.extraction import (
     date_parsing,
@@ -38,6 +38,7 @@ from memory.recall import embedding, search
 from memory.recall.index import tokenizer
 from memory.recall.types import Embedded, Query
 from memory.transcript import withholding
+from providers.embeddings.base import Embedder
 from providers.errors import TimedOut
 from tasks.errors import LeaseLost
 from tasks.models import Task
@@ -89,7 +90,11 @@ def run(task: Task) -> None:
     job = ExtractionTask.read(task)
     try:
         memory = memory_settings.resolve_for_agent(live.current(), job.agent)
-        if memory.user_memory is None:
+        if job.is_search_only:
+            turn, _ = _read_messages(job)
+            _index_messages(job, None, turn, _scope(job, memory.settings))
+            job.complete()
+        elif memory.user_memory is None:
             job.complete(skipped=MEMORY_OFF)
         else:
             _extract(job, memory.user_memory)
@@ -138,8 +143,8 @@ def _extract(job: ExtractionTask, memory: UserMemory) -> None:
     if not Owner.objects.of_user(job.user_id).is_learning_on:
         raise LearningOff
     turn, earlier = _read_messages(job)
-    scope = _scope(job, memory)
-    vectors = _index_messages(job, memory, turn, scope)
+    scope = _scope(job, memory.memory)
+    vectors = _index_messages(job, memory.embedder, turn, scope)
     extraction_input = ExtractionInput(
         turn=[line for line in turn if line.role in DIALOGUE_ROLES],
         earlier=[line for line in earlier if line.role in DIALOGUE_ROLES],
@@ -158,12 +163,12 @@ def _extract(job: ExtractionTask, memory: UserMemory) -> None:
     _save_facts(job, memory, parsed, quotable=vectors)
 
 
-def _scope(job: ExtractionTask, memory: UserMemory) -> str:
+def _scope(job: ExtractionTask, settings: MemoryConfig) -> str:
     thread = ""
-    if memory.memory.scope == "thread":
+    if settings.scope == "thread":
         names = Thread.objects.filter(pk=job.thread_id).values_list("name", flat=True)
         thread = names.first() or ""
-    return scope_key(memory.memory.scope, job.agent, thread)
+    return scope_key(settings.scope, job.agent, thread)
 
 
 def _read_messages(
@@ -211,23 +216,28 @@ def _withhold_copies(job: ExtractionTask) -> None:
 
 def _index_messages(
     job: ExtractionTask,
-    memory: UserMemory,
+    embedder: Embedder | None,
     turn: Sequence[PromptMessage],
     scope: str,
 ) -> dict[int, Embedded | None]:
     """Store the passages of the turn; return all vectors by message id.
 
+    Without an embedder, only words are searched.
+
     Messages that look like instructions get no vector: otherwise prompts of other
     conversations would quote them.
     """
     quotable = [message for message in turn if _is_quotable(message)]
-    vectors, errors = embedding.embed_texts(
-        memory.embedder, [message.text for message in quotable]
-    )
+    vectors: list[Embedded | None] = [None] * len(quotable)
+    errors = [""] * len(quotable)
+    if embedder is not None:
+        vectors, errors = embedding.embed_texts(
+            embedder, [message.text for message in quotable]
+        )
     indexed = Passage.objects.filter(
         user_id=job.user_id,
         message_id__in=[message.id for message in quotable],
-        embedder=memory.embedder.id,
+        embedder="" if embedder is None else embedder.id,
     )
     # A retry whose embedder fails must not remove existing vectors.
     indexed_ids = set(indexed.values_list("message_id", flat=True))

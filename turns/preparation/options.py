@@ -2,18 +2,18 @@
 
 import zoneinfo
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, cast
 
 from django.http import HttpRequest
 
 from access.config import USERS
-from access.users.request_user import GivenName, header_values
+from access.users.request_user import THREAD_HEADER, GivenName, header_values
 from config import live
 from config.validation.suggestions import did_you_mean
 from core.errors import Invalid
-from core.history import CHOICES, History
+from core.history import CHOICES, History, HistoryMode
 from core.ids import TurnId
 from core.text.sanitization import escape_and_truncate
 from turns.preparation import reply_language
@@ -21,7 +21,8 @@ from turns.preparation import reply_language
 MAX_THREAD_LENGTH = 512
 DEFAULT_THREAD = "default"
 """How requests and addresses name the default thread, whose own name is empty."""
-THREAD_HEADER = "X-Coulisse-Thread"
+CONVERSATION_PREFIX = "conv_"
+"""Of threads that clients create over `/v1/conversations`."""
 HISTORY_HEADER = "X-Coulisse-History"
 
 TURN_OPENAPI: dict[str, Any] = {
@@ -66,6 +67,28 @@ class TurnOptions:
     """The user's IANA time zone; "" if unknown."""
     token_limits: Mapping[str, int] = field(default_factory=dict)
     """Token limits of the user for an `hour`, a `day`, a `month`."""
+
+
+def with_own_thread(
+    options: TurnOptions, agent: str, history_mode: HistoryMode
+) -> TurnOptions:
+    """Return the options with the agent's own thread of that name: `NAME@AGENT`.
+
+    Conversations that clients send, or create as objects, are known by themselves.
+    Raises `OptionInvalid` if the name is too long.
+    """
+    is_found = history_mode != "server" and not options.thread
+    if is_found or options.thread.startswith(CONVERSATION_PREFIX):
+        return options
+    thread = f"{options.thread or DEFAULT_THREAD}@{agent}"
+    if len(thread) > MAX_THREAD_LENGTH:
+        longest = MAX_THREAD_LENGTH - len(agent) - 1
+        raise OptionInvalid(
+            "thread_id",
+            f"must be at most {longest} characters for agent '{agent}', which has "
+            "threads of its own",
+        )
+    return replace(options, thread=thread)
 
 
 class OptionInvalid(Invalid):

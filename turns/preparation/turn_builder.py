@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from access.users import identity
@@ -36,7 +37,7 @@ from turns.budget import (
 from turns.budget.reservations import TurnUsageRequest
 from turns.budget.usage_grant import UsageGrant
 from turns.config import HISTORY
-from turns.preparation import attachments, extra_parameters, prompt, routing
+from turns.preparation import attachments, extra_parameters, options, prompt, routing
 from turns.preparation.extra_parameters import NO_PARAMETERS, ExtraParameters
 from turns.preparation.prompt_draft import PromptDraft
 from turns.safety import input_masks
@@ -63,6 +64,9 @@ async def prepare(request: TurnRequest) -> Turn:
     request = await attachments.describe_files(request, config, agent)
     extras = _extra_parameters(config, request, agent)
     history_mode = choose_history_mode(config, request, agent)
+    if agent.threads == "own":
+        own = options.with_own_thread(request.options, request.agent, history_mode)
+        request = replace(request, options=own)
     memory = _memory(config, request, agent, history_mode)
     state = None
     if agent.state and history_mode != "none":
@@ -168,10 +172,10 @@ def choose_history_mode(
 
     `auto` is decided by the messages: with a reply among them, it is the client.
     """
-    options = request.options
-    if options.is_incognito:
+    given = request.options
+    if given.is_incognito:
         return "none"
-    named = options.history or request.caller.history or agent.history
+    named = given.history or request.caller.history or agent.history
     setting: History = config.get(HISTORY) if named is None else named
     if setting != "auto":
         return setting
@@ -224,7 +228,7 @@ async def _query(
     state: TurnState | None,
 ) -> ContextQuery:
     """Return what to read for the turn, within the tokens that the draft leaves."""
-    options = request.options
+    given = request.options
     recall, diagnostics = None, Diagnostics()
     if memory.user_memory is not None:
         text = query_embedding.last_user_text(request.messages)
@@ -232,16 +236,16 @@ async def _query(
         recall = await query_embedding.build_query(memory.user_memory, text)
         diagnostics.embedding_seconds = time.perf_counter() - before
     return ContextQuery(
-        options.thread,
+        given.thread,
         draft.remaining_tokens,
         memory.settings,
         mid_exchange=draft.is_mid_exchange,
         recall_query=recall,
         client_sends_history=draft.history_mode != "server",
-        continues=options.continues,
+        continues=given.continues,
         sent_replies=draft.open_exchange(),
-        time_zone=options.time_zone,
-        scope=scope_key(memory.settings.scope, draft.agent.name, options.thread),
+        time_zone=given.time_zone,
+        scope=scope_key(memory.settings.scope, draft.agent.name, given.thread),
         begins_conversation=draft.history_mode == "client" and not draft.has_reply,
         state=None if state is None else _state_query(draft.agent),
         diagnostics=diagnostics,
@@ -258,11 +262,20 @@ def _state_query(agent: AgentConfig) -> StateQuery:
 def _extraction_request(
     request: TurnRequest, memory: ResolvedMemory, agent: AgentConfig
 ) -> ExtractionRequest | None:
-    """Return the request to extract facts from the turn, if they may be extracted."""
-    if memory.user_memory is None or not request.learns:
+    """Return the request to extract facts from the turn, if they may be extracted.
+
+    Without memory, the turn is only made searchable, for an agent with the tools.
+    """
+    if not request.learns:
         return None
+    if memory.user_memory is None:
+        is_searched = agent.memory_tools and not request.options.is_memory_off
+        if not is_searched:
+            return None
     return ExtractionRequest(
         agent.name,
         request.options.time_zone,
-        opens_session=memory.settings.sessions is not None,
+        is_search_only=memory.user_memory is None,
+        opens_session=memory.user_memory is not None
+        and memory.settings.sessions is not None,
     )

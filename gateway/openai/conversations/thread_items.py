@@ -25,8 +25,7 @@ from gateway.openai.responses.output_items import ItemObject
 from gateway.openai.responses.schemas import InputItem
 from memory.transcript import conversations, message_deletion
 from memory.transcript.conversations import Conversation, ConversationMessage
-
-CONVERSATION_PREFIX = "conv_"
+from turns.preparation.options import CONVERSATION_PREFIX
 
 
 async def find(user_id: UserId, name: str) -> Conversation:
