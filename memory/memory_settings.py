@@ -116,7 +116,7 @@ def _merge_settings(config: Config, overrides: MemoryOverrides | None) -> Memory
         return memory
     changes: dict[str, Any] = dict(overrides.memory_fields)
     if overrides.is_on is False:
-        # What its tools save is not shared with agents that remember.
+        # Agents that remember do not share what its tools save.
         changes |= {"user_state": None, "scope": "agent"}
     elif overrides.is_on or memory.user_state is not None:
         state = memory.user_state or UserState()

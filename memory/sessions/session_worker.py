@@ -109,7 +109,7 @@ def _write_episode(session: Session, memory: UserMemory) -> Episode | None:
 
 def _read_messages(session: Session, owner: Owner) -> list[PromptMessage]:
     zone = date_parsing.get_zone(owner.time_zone)
-    # What an agent or a thread keeps to itself is in no episode that others recall.
+    # Other agents recall the episode, so it has nothing of narrower scopes.
     learned = session.learned_messages.filter(passage__scope=session.scope)
     rows = learned.filter(role__in=DIALOGUE_ROLES)
     columns = rows.order_by("-position").values_list(

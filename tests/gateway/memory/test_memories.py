@@ -44,6 +44,7 @@ def test_saved_memory_is_returned(memory_client):
         "held_for",
         "pinned",
         "source",
+        "scope",
         "agent",
         "quote",
         "said_at",
