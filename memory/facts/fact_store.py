@@ -88,6 +88,7 @@ def save_held(
         key=held.key,
         is_pinned=held.is_pinned,
         source=held.source,  # type: ignore[arg-type]  # a column of a choice
+        scope=held.scope,
         agent=held.agent,
         quote=held.quote,
         message_id=held.message_id,
