@@ -13,8 +13,8 @@ from access.users.model_admin import UserRowsAdmin
 from admin_base.columns import column
 from admin_base.filters import TimeFilter
 from core.ids import UserId
-from memory.admin.user_schemas import StudioMessage, StudioThread
-from memory.models import StoredMessage, Thread
+from memory.admin.user_schemas import StudioMessage, StudioSession, StudioThread
+from memory.models import Session, StoredMessage, Thread
 from memory.transcript import conversation_queries
 
 
@@ -58,7 +58,7 @@ class ThreadAdmin(ConversationAdmin):
     list_filter = [TimeFilter.of("updated_at"), UserFilter]
     search_fields = ["name"]
     search_help_text = "A part of a thread's name"
-    links = [("Messages", "/admin/messages")]
+    links = [("Messages", "/admin/messages"), ("Sessions", "/admin/sessions")]
     schema = StudioThread
 
     def get_ordering(self, request: HttpRequest | None) -> list[str]:
@@ -67,6 +67,48 @@ class ThreadAdmin(ConversationAdmin):
 
     def thread_of(self, row: Any) -> Thread:
         return row  # type: ignore[no-any-return]  # a thread
+
+
+@admin.register(Session)
+class SessionAdmin(ConversationAdmin):
+    """Ended sessions of threads, with their episodes and feedback."""
+
+    path = "sessions"
+    parent_paths = {"users/<str:user>/sessions": None}
+    title = "Sessions"
+    list_display = [
+        "thread_name",
+        "user",
+        "episode_text",
+        "reason",
+        "state",
+        "score",
+        "comment",
+        "started_at",
+        "ended_at",
+    ]
+    column_classes = {
+        "user": "identity",
+        "episode_text": "long",
+        "reason": "is-wide",
+        "state": "is-wide",
+        "score": "number",
+        "comment": "is-wide",
+        "started_at": "is-wide",
+    }
+    list_filter = [TimeFilter.of("ended_at"), UserFilter, "reason"]
+    ordering = ["-ended_at"]
+    list_select_related = ["thread", "episode"]
+    links = [("Threads", "/admin/threads")]
+    empty_text = "A session ends on request, or after some time without a turn."
+    schema = StudioSession
+
+    def thread_of(self, row: Any) -> Thread:
+        return row.thread  # type: ignore[no-any-return]  # a thread
+
+    def row_address(self, row: Any, **query: Any) -> str:
+        address = super().row_address(row, before=row.end_position)
+        return f"{address}#m{row.first_position}"
 
 
 class MessageUserFilter(UserFilter):

@@ -101,6 +101,27 @@ class StudioThread(UserThread):
     user_id: UUID
 
 
+class StudioSession(BaseModel):
+    """An ended session of a thread."""
+
+    model_config = FROM_MODEL
+
+    object: Literal["session"] = "session"
+    id: UUID
+    user_id: UUID
+    thread: NullIfEmpty = Field(validation_alias=AliasPath("thread", "name"))
+    state: Literal["ending", "closed"]
+    reason: Literal["request", "idle", "shutdown"]
+    started_at: datetime
+    ended_at: datetime
+    first_position: int
+    end_position: int
+    episode: str | None = Field(validation_alias="episode_text")
+    error: NullIfEmpty
+    score: int | None
+    comment: NullIfEmpty
+
+
 class MessageFields(BaseModel):
     """What every shape of a message has."""
 

@@ -375,7 +375,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'indexes': [models.Index(fields=['user_id', '-ended_at'], name='memory_session_of_user'), models.Index(fields=['-ended_at', '-id'], name='memory_session_newest')],
-                'constraints': [models.UniqueConstraint(fields=('thread', 'first_position'), name='memory_session_place'), models.CheckConstraint(condition=models.Q(('score__isnull', True), ('score__range', (1, 5)), _connector='OR'), name='memory_session_score')],
+                'constraints': [models.UniqueConstraint(fields=('thread', 'first_position'), name='memory_session_place'), models.CheckConstraint(condition=models.Q(('score__isnull', True), ('score__range', (0, 10)), _connector='OR'), name='memory_session_score')],
             },
         ),
         migrations.RunPython(add_search_indexes, migrations.RunPython.noop),

@@ -74,7 +74,7 @@ class Session(models.Model):
     error = models.TextField(blank=True, default="")
     """Why it has no episode, if writing it failed."""
     score = models.SmallIntegerField(null=True)
-    """The user's rating, from 1 to 5."""
+    """The user's rating, from 0 to 10, as on replies."""
     comment = models.CharField(max_length=MAX_COMMENT_LENGTH, blank=True, default="")
 
     objects = SessionQuerySet.as_manager()
@@ -85,7 +85,7 @@ class Session(models.Model):
                 fields=["thread", "first_position"], name="memory_session_place"
             ),
             models.CheckConstraint(
-                condition=Q(score__isnull=True) | Q(score__range=(1, 5)),
+                condition=Q(score__isnull=True) | Q(score__range=(0, 10)),
                 name="memory_session_score",
             ),
         ]

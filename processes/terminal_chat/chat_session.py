@@ -170,7 +170,7 @@ class ChatSession:
         self._output.write_note("forgotten")
 
     def end_session(self, argument: str) -> None:
-        """End the session, with feedback if you like: 1 to 5, and a comment."""
+        """End the session, with feedback if you like: 0 to 10, and a comment."""
         score, _, comment = argument.partition(" ")
         body: dict[str, Any] = {"comment": argument}
         if score.isascii() and score.isdecimal() and len(score) < MAX_DIGITS:

@@ -79,7 +79,9 @@ GROUPS: dict[str, tuple[MenuItem, ...]] = {
     "Monitor": (
         MenuItem("Turns", "turns", "account_tree"),
         MenuItem("Live", "live", "monitoring", "view_live"),
-        MenuItem("Users", "users", "group", related=["threads", "messages"]),
+        MenuItem(
+            "Users", "users", "group", related=["threads", "messages", "sessions"]
+        ),
         MenuItem("Memory", "facts", "neurology"),
         MenuItem("Files", "files", "attach_file"),
         MenuItem("Tasks", "tasks", "checklist"),

@@ -177,8 +177,9 @@ class ThreadMessageList(ListPage[ThreadMessage]):
 class SessionEnd(CallerBody):
     """Body of `POST /v1/threads/{id}/end`."""
 
-    score: Annotated[int, Field(ge=1, le=5)] | None = Field(
-        default=None, description="How the user rates the session, from 1 to 5."
+    score: Annotated[int, Field(ge=0, le=10)] | None = Field(
+        default=None,
+        description="How the user rates the session, from 0 (useless) to 10 (perfect).",
     )
     comment: Annotated[
         str,

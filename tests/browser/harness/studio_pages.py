@@ -65,6 +65,7 @@ DETAIL_PAGES = [
     StudioPage("trigger-runs", "/admin/trigger-runs", "Trigger runs"),
     StudioPage("turn", "/admin/turns/{turn}"),
     StudioPage("messages", "/admin/messages", "Messages"),
+    StudioPage("sessions", "/admin/sessions", "Sessions"),
     StudioPage("threads", "/admin/threads", "Threads"),
     StudioPage("turns", "/admin/turns", "Turns"),
     StudioPage("user-scores", "/admin/users/{user}/scores"),

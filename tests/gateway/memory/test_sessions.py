@@ -137,7 +137,7 @@ def test_end_needs_a_thread_with_a_session(client, fake, user, api, http):
     stranger = MemoryClient(http, f"{user}-other")
     assert stranger.refused("POST", path, 404)["code"] == "thread_not_found"
     assert open_threads(user) == {"flat"}
-    for body in ({"score": 0}, {"score": 6}, {"score": "x"}, {"comment": "x" * 2001}):
+    for body in ({"score": -1}, {"score": 11}, {"score": "x"}, {"comment": "x" * 2001}):
         assert api.refused("POST", path, body=body)["param"] == next(iter(body))
 
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 from access.models import AuditEntry
 from access.users import identity
 from core.ids import UserId
-from memory.models import Fact, Owner, Thread
+from memory.models import Fact, Owner, Session, Thread
 from telemetry.models import Turn
 from tests.conftest import CONFIG
 from tests.gateway.calls import error
@@ -207,6 +207,31 @@ def test_threads_of_all_users_are_listed(script, browser, alice, user):
     assert first["data"][0]["id"] > second["data"][0]["id"]
     page = browser.get("/admin/threads", params={"user": user}).text
     assert f"/admin/users/{alice}?thread=" in page
+
+
+def test_sessions_of_all_users_are_listed(script, browser, alice, user):
+    thread = Thread.objects.filter(user_id=alice).earliest("id")
+    at = datetime.now(UTC)
+    values = {
+        "user_id": alice,
+        "end_position": 2,
+        "started_at": at,
+        "ended_at": at,
+        "reason": "idle",
+        "score": 9,
+        "comment": "It helped.",
+    }
+    session, _ = Session.objects.update_or_create(
+        thread=thread, first_position=0, defaults=values
+    )
+    (shown,) = ok(script.get("/admin/sessions", params={"user": user}))["data"]
+    assert shown["id"] == str(session.pk)
+    assert (shown["reason"], shown["score"]) == ("idle", 9)
+    others = {"user": user, "reason": "request"}
+    assert not ok(script.get("/admin/sessions", params=others))["data"]
+    page = browser.get(f"/admin/users/{alice}/sessions").text
+    assert f"/admin/users/{alice}?thread=" in page
+    assert "It helped." in page
 
 
 def test_messages_of_all_users_are_listed(script, browser, alice, user):
