@@ -6,7 +6,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -52,8 +52,8 @@ from memory.api.schemas import (
 )
 from memory.errors import FactUnknown, UserUnknown
 from memory.facts import candidates, fact_store, forgetting, public_ids
+from memory.facts.types import Category
 from memory.models import Fact, FactStatus, Owner, StoredMessage, Thread
-from memory.models.fact_choices import FactCategory
 from memory.recall import query_preparation, sync_search
 from memory.recall.query_embedding import NO_VECTOR
 from memory.recall.sync_search import SearchResult
@@ -344,7 +344,7 @@ class FactAdmin(UserRowsAdmin):
             **user_context(user_id),
             "is_on": is_on,
             "may_create": self.has_add_permission(request),
-            "categories": FactCategory.values,
+            "categories": get_args(Category),
         }
         if search := self._search(request, "all"):
             context["found"], results = search
@@ -363,7 +363,7 @@ class FactAdmin(UserRowsAdmin):
                 MemoryChange.model_validate(step).model_dump(mode="json")
                 for step in load_history(row)
             ],
-            "categories": FactCategory.values,
+            "categories": get_args(Category),
             "as_of": request.GET.get("as_of", ""),
         }
 

@@ -327,6 +327,18 @@ def test_forms_add_change_and_delete_a_fact(browser, known_user):
     assert "Forget: done" in browser.submit(path, {"_method": "DELETE"}).text
 
 
+def test_form_of_an_episode_has_no_category(browser, known_user):
+    fact_id = save(known_user, "They spoke of figs.").fact_id
+    Fact.objects.filter(pk=fact_id).update(category="episode")
+    path = facts_url(known_user, fact_id)
+    assert 'name="category"' not in browser.get(path).text
+    assert "<option>episode" not in browser.get(facts_url(known_user)).text
+    sent = {"_method": "PATCH", "content": "They spoke of plums.", "importance": "5"}
+    assert "Saved" in browser.submit(path, sent).text
+    fact = Fact.objects.get(pk=fact_id)
+    assert (fact.content, fact.category) == ("They spoke of plums.", "episode")
+
+
 def test_refused_form_keeps_its_input(browser, known_user):
     page = browser.submit(
         facts_url(known_user), {"content": "Likes plums", "importance": "70"}
