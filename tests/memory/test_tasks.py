@@ -80,6 +80,8 @@ def config(fake, tmp_path):
 
 @pytest.fixture
 def remote(config, fake):
+    # Texts of other tests that also wait for an embedder.
+    Passage.objects.filter(embedder="").exclude(embedding_error="").delete()
     config(embed_with=REMOTE.replace("BASE", f"{fake.root_url}/v1"))
 
 
