@@ -6,8 +6,10 @@ from core.errors import Invalid
 from core.text.sanitization import escape_and_truncate
 
 UNION_BRANCHES = {
+    "NamedFunction",
     "NamedTool",
     "assistant",
+    "constrained-int",
     "developer",
     "document",
     "file",
@@ -41,14 +43,18 @@ UNION_BRANCHES = {
 CHOICE_BRANCHES = {"allowed_tools", "function"}
 """Names of the branches of `tool_choice`; tools have a field `function`."""
 UNION_FIELDS = {
+    "accept",
     "content",
     "format",
     "input",
+    "max_output_tokens",
     "output",
+    "reject",
     "response_format",
     "stop",
     "system",
     "tool_choice",
+    "truncation",
 }
 """Fields that have several shapes."""
 

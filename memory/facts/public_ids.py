@@ -25,7 +25,10 @@ def require_fact_id(name: str) -> uuid.UUID:
     """Return the id of a public id; raises `FactUnknown` if it is malformed."""
     fact_id = parse_fact_id(name)
     if fact_id is None:
-        raise FactUnknown
+        raise FactUnknown(
+            f"'{escape_and_truncate(name)}' is not the id of a fact, which is "
+            f"{PREFIX} and 32 hexadecimal digits"
+        )
     return fact_id
 
 

@@ -139,13 +139,14 @@ def test_all_leaves_what_looks_like_an_instruction(person, owner):
         ({"accept": ["mem_x"] * 101}, 400, "accept"),
         ({"accept": ["a"] * 60, "reject": ["b"] * 60}, 400, "at most 100"),
         ({"accept": ["mem_a"], "reject": ["mem_a"]}, 400, "in 'accept' and in"),
-        ({"accept": ["x" * 65]}, 400, "accept"),
-        ({"accept": ["mem_x"]}, 404, "memory"),
+        ({"accept": ["x" * 65]}, 400, "'param': 'accept[0]'"),
+        ({"reject": [1]}, 400, "'param': 'reject[0]'"),
+        ({"accept": ["mem_x"]}, 404, "'mem_x' is not the id of a fact"),
         ({"keep": "all"}, 400, "keep"),
     ],
     ids=[
         *("empty", "none", "both", "word", "long list", "together", "same", "long id"),
-        *("malformed", "unknown field"),
+        *("number", "malformed", "unknown field"),
     ],
 )
 def test_invalid_review_is_refused(person, body, status, problem):

@@ -158,6 +158,16 @@ def test_other_fields_are_refused(server, http, fake, user, session):
     assert fake.requests == []
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("max_output_tokens", 5000), ("truncation", "some"), ("tool_choice", {})],
+    ids=["number", "choice", "object"],
+)
+def test_errors_name_fields_of_the_request(server, http, user, field, value):
+    refused = error(request_key(http, user, {field: value}), 400)
+    assert refused["param"] in (f"session.{field}", f"session.{field}.type")
+
+
 def test_lifetime_is_bounded(server, http, user):
     for seconds in (9, 7201):
         lifetime = {"expires_after": {"anchor": "created_at", "seconds": seconds}}
