@@ -148,10 +148,10 @@ def test_sessions_are_ended_with_feedback(
     for _ in range(3):
         fake.reply("ok")
 
-    _, err = chat("Hi", "/end 4 That helped.", "again", "/end", "/end 9", user=user)
+    _, err = chat("Hi", "/end 4 That helped.", "again", "/end", "/end 11", user=user)
 
     sessions = Session.objects.filter(user_id=identity.derive_user_id(user))
-    found = [*sessions.order_by("pk").values_list("score", "comment")]
+    found = [*sessions.order_by("started_at").values_list("score", "comment")]
     assert found[0] == (4, "That helped.")
     assert len(found) == 2
     assert err.startswith("session ended\nsession ended\n")
