@@ -70,6 +70,7 @@ def _check_pattern(pattern: str) -> str:
 Pattern = Annotated[
     str, Field(min_length=1, max_length=1_000), AfterValidator(_check_pattern)
 ]
+Patterns = Annotated[tuple[Pattern, ...], Field(min_length=1, max_length=200)]
 
 
 def _check_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -131,12 +132,10 @@ class ControlModelConfig(SafetyModel):
 class Detector(SafetyModel):
     """What finds something: exactly one of these."""
 
-    regex: dict[Name, Annotated[tuple[Pattern, ...], Field(max_length=200)]] | None = (
-        Field(
-            None,
-            min_length=1,
-            description="Patterns of RE2 for each level, case-insensitive.",
-        )
+    regex: dict[Name, Patterns] | None = Field(
+        None,
+        min_length=1,
+        description="Patterns of RE2 for each level, case-insensitive.",
     )
     pii: Annotated[tuple[DataKind, ...], Field(min_length=1)] | None = Field(
         None, description="Kinds of personal data."
@@ -254,6 +253,11 @@ class ActionConfig(SafetyModel):
         if len(given) > 1:
             raise ValueError(
                 f"has {' and '.join(given)}, which contradict each other; keep one"
+            )
+        if self.instruct and self.ends_reply:
+            raise ValueError(
+                "has instruct, but the agent does not reply; remove instruct, or "
+                f"{given[0]}"
             )
         return self
 

@@ -60,6 +60,8 @@ def describe_expectation(error: ErrorDetails) -> str | None:
     if error["type"].endswith("too_short") and context.get("min_length") == 1:
         return NOT_EMPTY
     phrase = EXPECTATIONS.get(error["type"])
+    if phrase is not None and context.get("field_type") == "Dictionary":
+        phrase = phrase.replace("a list", "a map")
     return None if phrase is None else phrase.format(**context)
 
 

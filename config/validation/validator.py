@@ -97,7 +97,7 @@ class _Slice:
         if "text" in phrases and isinstance(value, int | float):
             hint = "; put it in quotes"
         found = self._found_phrase(steps, value)
-        if isinstance(value, list) and any("list" in phrase for phrase in phrases):
+        if any(phrase.endswith("entries") for phrase in phrases):
             found = ""
         return f"must be {' or '.join(phrases)}{found}{hint}"
 

@@ -36,6 +36,7 @@ class Cook(Strict):
     oven: bool | Oven = False
     pace: float | None = None
     boss: str | None = None
+    knives: dict[str, int] = Field({}, max_length=1)
 
 
 def check_cooks(cooks: list[Cook], config: Config) -> Iterable[Problem]:

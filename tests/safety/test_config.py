@@ -25,6 +25,7 @@ def refusal(*checks: dict) -> str:
         ({"by": {"regex": {"flagged": ["(a"]}}}, "is not a pattern of RE2: missing )"),
         ({"by": {"regex": {"flagged": ["(?=a)b"]}}}, "RE2 has no look-around"),
         ({"by": {"regex": {"flagged": ["a*"]}}}, "matches the empty text"),
+        ({"by": {"regex": {"flagged": []}}}, "at least 1 item"),
         ({"by": {"regex": {"high": ["a"]}}}, "level 'high', which is not under levels"),
         ({"by": {"pii": ["name"]}}, "'email', 'phone', 'iban', 'card' or 'ip'"),
         ({"by": {"model": MODEL}}, "levels need a text each"),
@@ -33,6 +34,10 @@ def refusal(*checks: dict) -> str:
         ({"levels": {"none": ""}}, "'none' is a level that every check has"),
         ({"actions": {"high": {}}}, "actions has the level 'high'"),
         ({"actions": {"flagged": {"mask": True, "refuse": "No."}}}, "contradict"),
+        (
+            {"actions": {"flagged": {"instruct": "Go.", "refuse": "No."}}},
+            "the agent does not reply; remove instruct, or refuse",
+        ),
         (
             {"when": "after", "actions": {"flagged": {"instruct": "Go."}}},
             "come too late unless the check runs before the reply",

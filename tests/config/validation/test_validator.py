@@ -17,7 +17,7 @@ def cook_message(refusal, cook: str) -> list[str]:
         (
             "zzz: x",
             "'zzz' is not a known field; known fields: name, speciality, api_key, "
-            "headers, dishes, oven, pace, boss",
+            "headers, dishes, oven, pace, boss, knives",
         ),
         ("pace: fast", "'pace' must be a number, not 'fast'"),
         ("pace: [1]", "'pace' must be a number, not a list"),
@@ -28,6 +28,7 @@ def cook_message(refusal, cook: str) -> list[str]:
         ("dishes: tea", "'dishes' must be a list, not 'tea'"),
         ("dishes: [tea, 3]", "'dishes[1]' must be text, not 3; put it in quotes"),
         ("dishes: [a, b, c]", "'dishes' must be a list of at most 2 entries"),
+        ("knives: {a: 1, b: 2}", "'knives' must be a map of at most 1 entries"),
         ("oven: [1]", "'oven' must be true or false or a map of fields, not a list"),
         ("oven: {heat: x}", "'oven.heat' must be a whole number, not 'x'"),
         ("oven: {}", "'oven.heat' is missing"),
