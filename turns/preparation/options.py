@@ -10,7 +10,9 @@ from django.http import HttpRequest
 
 from access.config import USERS
 from access.users.request_user import THREAD_HEADER, GivenName, header_values
+from agents.config import AGENTS
 from config import live
+from config.sections import Config
 from config.validation.suggestions import did_you_mean
 from core.errors import Invalid
 from core.history import CHOICES, History, HistoryMode
@@ -74,11 +76,13 @@ def with_own_thread(
 ) -> TurnOptions:
     """Return the options with the agent's own thread of that name: `NAME@AGENT`.
 
-    Conversations that clients send, or create as objects, are known by themselves.
-    Raises `OptionInvalid` if the name is too long.
+    Conversations that clients send, or create as objects, are known by themselves, and
+    a name from a list of threads has the agent already. Raises `OptionInvalid` if the name is too long.
     """
     is_found = history_mode != "server" and not options.thread
     if is_found or options.thread.startswith(CONVERSATION_PREFIX):
+        return options
+    if options.thread.endswith(f"@{agent}"):
         return options
     thread = f"{options.thread or DEFAULT_THREAD}@{agent}"
     if len(thread) > MAX_THREAD_LENGTH:
@@ -89,6 +93,14 @@ def with_own_thread(
             "threads of its own",
         )
     return replace(options, thread=thread)
+
+
+def for_agent(config: Config, agent: str, options: TurnOptions) -> TurnOptions:
+    """Return the options with the thread that the agent means by its name."""
+    found = config.get(AGENTS).get(agent)
+    if found is None or found.threads == "shared":
+        return options
+    return with_own_thread(options, agent, "server")
 
 
 class OptionInvalid(Invalid):

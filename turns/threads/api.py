@@ -135,8 +135,9 @@ async def add_messages(
     _check_order(body)
     memory = memory_settings.resolve_for_agent(config, body.agent)
     learns = body.learn and memory.user_memory is not None
+    read = options.read_options({"thread_id": thread_id})
     imported = ImportedTurns(
-        options.read_options({"thread_id": thread_id}).thread,
+        options.for_agent(config, body.agent, read).thread,
         body.agent,
         [
             ImportedMessage(Message(each.role, each.content), each.created_at)

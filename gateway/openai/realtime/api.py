@@ -13,6 +13,7 @@ from access.users import request_user
 from access.users.caller import caller_of
 from access.users.request_user import identify_user
 from api_base.json_responses import json_response
+from config import live
 from core import ids
 from core.messages import Message, ToolCall
 from gateway.openai.realtime.schemas import (
@@ -78,11 +79,12 @@ def _to_turn_request(
 ) -> TurnRequest:
     """Return the turn whose instructions, memory and tools a request needs."""
     metadata = options.request_metadata(request, body.metadata)
+    read = options.read_options(metadata)
     return TurnRequest(
         agent=agent,
         user_id=identify_user(request, request_user.EMPTY_QUERY, body),
         messages=[client_secrets.SPOKEN],
-        options=options.read_options(metadata),
+        options=options.for_agent(live.current(), agent, read),
         parameters={},
         caller=caller_of(request),
         origin="voice",

@@ -227,6 +227,26 @@ def test_agent_with_own_threads_shares_no_thread(client, fake, user, api, setup)
     assert names == ["trip@coach", "default@coach", "default"]
 
 
+def test_listed_name_continues_an_own_thread(client, fake, user, api, setup):
+    setup("threads: own")
+    say(client, user, "one", "coach", "trip")
+    [listed] = api.get("/v1/threads")["data"]
+    say(client, user, "two", "coach", listed["id"])
+    assert ("user", "one") in prompt(fake.requests[-1])
+    assert len(api.get("/v1/threads")["data"]) == 1
+
+
+def test_turns_from_elsewhere_are_added_to_an_own_thread(
+    client, fake, user, api, setup
+):
+    setup("threads: own")
+    said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "ok"}]
+    turns = {"agent": "coach", "messages": said, "learn": False}
+    ok(api.send("POST", "/v1/threads/trip/messages", turns), 201)
+    say(client, user, "two", "coach", "trip")
+    assert ("user", "one") in prompt(fake.requests[-1])
+
+
 def test_own_thread_needs_a_short_name(client, fake, user, setup):
     setup("threads: own")
     say(client, user, "hi", "coach", "x" * 506)

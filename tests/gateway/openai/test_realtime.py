@@ -10,7 +10,7 @@ import pytest
 from access.tokens import api_tokens
 from access.users import identity
 from access.users.request_user import USER_HEADER
-from memory.models import Fact, StoredMessage, Thread
+from memory.models import Fact, PendingForgetting, StoredMessage, Thread
 from telemetry.models import Turn
 from testing import scripted_realtime
 from tests.access.actors import ADA
@@ -300,6 +300,24 @@ def test_facts_are_forgotten_after_another_sentence_of_the_user(server, http, us
     assert Fact.objects.get(pk=fact).status == "active"
     assert "forgotten" in forget("item_2", confirmed=True)
     assert Fact.objects.get(pk=fact).status == "deleted"
+
+
+def test_stored_question_of_an_own_thread_is_that_of_its_tool_call(
+    running, configure, http, user
+):
+    own = REMEMBERING.replace(MODEL, f"{MODEL}\n    threads: own")
+    configure(own)
+    know(user, "Has a cat called Miu")
+    call(http, user, "forget_memory", {"query": "cat"}, item_id="item_1")
+    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    added = http.post(
+        "/v1/threads/default/messages",
+        headers={USER_HEADER: user, "Idempotency-Key": "item_1"},
+        json={"agent": "assistant", "messages": said, "learn": False},
+    )
+    asked = PendingForgetting.objects.get(user_id=identity.derive_user_id(user))
+    assert asked.turn_id.hex in added.json()["data"][0]["completion_id"]
+    assert StoredMessage.objects.filter(turn_id=asked.turn_id).count() == 2
 
 
 def test_state_changes_with_a_call(running, configure, http, fake, user):
