@@ -77,7 +77,8 @@ def with_own_thread(
     """Return the options with the agent's own thread of that name: `NAME@AGENT`.
 
     Conversations that clients send, or create as objects, are known by themselves, and
-    a name from a list of threads has the agent already. Raises `OptionInvalid` if the name is too long.
+    a name from a list of threads has the agent already. Raises `OptionInvalid` if the
+    name is too long.
     """
     is_found = history_mode != "server" and not options.thread
     if is_found or options.thread.startswith(CONVERSATION_PREFIX):
