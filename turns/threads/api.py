@@ -314,6 +314,20 @@ async def delete_thread(
     return json_response(ThreadDeleted(id=thread_id, deleted=counts))
 
 
+def _add_deletion(ending: str) -> None:
+    """Add the deletion of threads whose names end like an address of a thread."""
+
+    @router.delete(f"/{{path:thread_id}}/{ending}", include_in_schema=False)
+    async def delete_named(
+        request: HttpRequest, thread_id: str, query: Query[DeletionQuery]
+    ) -> HttpResponse:
+        return await delete_thread(request, f"{thread_id}/{ending}", query)
+
+
+for ending in ("end", "messages", "sessions", "state"):
+    _add_deletion(ending)
+
+
 def _session_id(after: str | None) -> UUID | None:
     """Return the id of the session that a page follows; raises `Invalid`."""
     if after is None:

@@ -170,6 +170,19 @@ def learn_from(user, thread, content):
     return saved.fact_id
 
 
+@pytest.mark.parametrize("ending", ["end", "messages", "sessions", "state"])
+def test_thread_whose_name_ends_like_an_address_is_deleted(
+    client, fake, user, api, ending
+):
+    for thread in ("trip", f"trip/{ending}"):
+        say(client, user, "hi", thread)
+    path = f"/v1/threads/trip/{ending}"
+    asked = ok(api.send("DELETE", path), 202)
+    assert asked["id"] == f"trip/{ending}"
+    ok(api.send("DELETE", path, confirmation=asked["confirmation"]))
+    assert ids_of(api.get("/v1/threads")) == ["trip"]
+
+
 @pytest.mark.parametrize("facts", ["keep", "forget"])
 def test_deletion_needs_a_confirmation(client, fake, user, api, facts):
     say(client, user, "I like tea", "trip")
