@@ -159,6 +159,9 @@ class RoleImportance(BaseModel):
     system: Share = Field(default=0.1, description="Instructions; never stored.")
 
 
+MAX_COMMENT_LENGTH = 2000
+"""Of the feedback on a session."""
+
 Days = Annotated[int, Field(ge=1, le=36_500)] | None
 
 

@@ -6,7 +6,7 @@ it, and messages with the same words. See docs/forgetting.md.
 """
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -60,12 +60,13 @@ def forget(
         withholding.lock_user(user_id)
         # Extraction may have linked further ones meanwhile.
         mentioning |= _linked_messages(fact)
-        withheld = withholding.withhold(user_id, mentioning, purge=purge)
-        session_end.rewrite_episodes(_episodes_of(fact))
+        # First: an episode that is forgotten must not be written again.
         with fact.stored() as now:
-            _summaries_of(fact).make_empty(now)
             deleted = {"status": FactStatus.DELETED.value}
             is_new = fact.change(deleted, "deleted", by=by, at=now, reason=reason)
+        withheld = withholding.withhold(user_id, mentioning, purge=purge)
+        _summaries_of(fact).make_empty(now)
+        session_end.rewrite_episodes(_episodes_of(fact))
         FactMessage.objects.link((fact.id, message_id) for message_id in mentioning)
         if purge:
             _purge(fact, withheld)
@@ -171,9 +172,15 @@ def _find_messages(fact: Fact) -> set[int]:
 
 def mentions_forgotten_fact(user_id: UserId, text: str) -> bool:
     """Return whether a text has all words of a fact that the user has forgotten."""
+    return forgotten_in(user_id)(text)
+
+
+def forgotten_in(user_id: UserId) -> Callable[[str], bool]:
+    """Return a function that does the same for several texts."""
     facts = Fact.objects.filter(user_id=user_id, status=FactStatus.DELETED)
     found = facts.prefetch_related("changes").order_by("-updated_at")[:MAX_FORGOTTEN]
-    return any(_Wordings.of(fact).are_in(text) for fact in found)
+    forgotten = list(map(_Wordings.of, found))
+    return lambda text: any(wordings.are_in(text) for wordings in forgotten)
 
 
 def _summaries_of(fact: Fact) -> SummaryQuerySet:
@@ -192,6 +199,7 @@ def _episodes_of(fact: Fact) -> SessionQuerySet:
     """Return the sessions whose episodes mention another fact."""
     wordings = _Wordings.of(fact)
     rows = Session.objects.filter(user_id=fact.user_id, episode__isnull=False)
+    rows = rows.exclude(episode__status=FactStatus.DELETED)
     contents = rows.exclude(episode=fact).values_list("pk", "episode__content")
     mentioning = [number for number, text in contents if wordings.are_in(text)]
     return rows.filter(pk__in=mentioning)

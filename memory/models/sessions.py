@@ -4,16 +4,14 @@ import uuid
 from datetime import datetime
 
 from django.db import models
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 
-from memory.config import USER_SCOPE
-from memory.models.fact_choices import FactStatus
+from memory.config import MAX_COMMENT_LENGTH
+from memory.models.fact_choices import HUMAN_SOURCES, FactStatus
 from memory.models.facts import Fact
 from memory.models.messages import StoredMessage, StoredMessageQuerySet
 from memory.models.passages import Passage
 from memory.models.threads import Thread
-
-MAX_COMMENT_LENGTH = 2000
 
 
 class EndReason(models.TextChoices):
@@ -36,17 +34,23 @@ class SessionQuerySet(models.QuerySet["Session"]):
             thread_id=thread_id, first_position__lte=last, end_position__gt=first
         )
 
-    def take_back_episodes(self) -> "list[Session]":
-        """Delete what the episodes of these sessions say; return these sessions.
+    def replaceable(self) -> "SessionQuerySet":
+        """Return those whose episode the server may write again: it is neither
+        forgotten nor set by a person."""
+        by_person = Q(episode__is_pinned=True) | Q(episode__source__in=HUMAN_SOURCES)
+        known = self.filter(episode__isnull=False)
+        return known.exclude(by_person).exclude(episode__status=FactStatus.DELETED)
 
-        They are open for a new episode. Call it under the lock of the user's facts.
+    def delete_episodes(self) -> "list[Session]":
+        """Delete the episodes of these sessions, and return these sessions.
+
+        Call it under the lock of the user's facts.
         """
         sessions = list(self.filter(episode__isnull=False))
         for session in sessions:
             facts = Fact.objects.filter(session=session)
             Passage.objects.unindex(session.user_id, fact__in=facts)
             facts.delete()
-        self.filter(pk__in=[each.pk for each in sessions]).update(closed_at=None)
         return sessions
 
 
@@ -124,15 +128,18 @@ class Session(models.Model):
         return self.messages.for_models().filter(passage__isnull=False)
 
     @property
-    def scope(self) -> str:
-        """Where its episode is recalled: as its last message."""
-        newest = self.learned_messages.order_by("-position")
-        return newest.values_list("passage__scope", flat=True).first() or USER_SCOPE
+    def scopes(self) -> list[str]:
+        """The scopes of its messages; that of the most comes first."""
+        counted = self.learned_messages.order_by().values_list("passage__scope")
+        rows = counted.annotate(count=Count("pk")).order_by("-count", "passage__scope")
+        return [scope for scope, _ in rows]
 
-    def rate(self, score: int | None, comment: str) -> None:
-        """Store the user's feedback, instead of an earlier one."""
-        self.score, self.comment = score, comment
-        self.save(update_fields=["score", "comment"])
+    def rate(self, *, score: int | None = None, comment: str = "") -> bool:
+        """Store what is given of the user's feedback; False if it was deleted."""
+        given = {"score": score, "comment": comment or None}
+        values = {name: value for name, value in given.items() if value is not None}
+        self.__dict__.update(values)
+        return bool(Session.objects.filter(pk=self.pk).update(**values))
 
     def close(self, now: datetime, *, episode: Fact | None, error: str = "") -> None:
         """Note that all that follows its end is done."""

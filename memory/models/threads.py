@@ -90,9 +90,8 @@ class ThreadManager(ThreadBaseManager["Thread"]):
         """Lengthen a thread, created if missing; return its id and new length.
 
         With `opens_session`, the first new message begins a session, unless one is
-        open.
-        It stays locked for this transaction, so that turns of several processes do not
-        interleave.
+        open. The thread stays locked for this transaction, so that turns of several
+        processes do not interleave.
         """
         at = plain_sql.to_sql_time(now)
         session_start = 0 if opens_session else None

@@ -81,7 +81,7 @@ class Episode:
         head = f"{self.topic}."
         loops = f" Left open: {'; '.join(self.open_loops)}." if self.open_loops else ""
         left = EPISODE_TOKENS - token_estimates.estimate_text(head + loops) - 1
-        arc = _cut(self.arc, left)
+        arc = cut_to_tokens(self.arc, left)
         return f"{head} {arc}{loops}" if arc else head + loops
 
 
@@ -154,7 +154,7 @@ def _clean(text: str, max_length: int) -> str:
     return line if len(line) <= max_length else f"{line[: max_length - 1]}…"
 
 
-def _cut(text: str, tokens: int) -> str:
+def cut_to_tokens(text: str, tokens: int) -> str:
     """Return the beginning of a text that fits, up to the end of a word."""
     if token_estimates.estimate_text(text) <= tokens:
         return text

@@ -4,6 +4,7 @@ Every end takes the same path: the session's row and a task are written in one
 transaction; the task writes the episode and closes the session (`session_worker`).
 """
 
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -18,7 +19,6 @@ from memory import memory_settings
 from memory.config import SessionConfig
 from memory.errors import SessionUnknown, ThreadUnknown
 from memory.models import Session, StoredMessage, Thread
-from memory.models.sessions import MAX_COMMENT_LENGTH as MAX_COMMENT_LENGTH
 from memory.models.sessions import EndReason, SessionQuerySet
 from tasks.models import Task
 from tasks.queue.task_spec import TaskSpec
@@ -26,6 +26,8 @@ from tasks.queue.task_spec import TaskSpec
 KIND = "session"
 MAX_FAILURES = 5
 """Attempts to write an episode."""
+SHUTDOWN_SECONDS = 3.0
+"""The time to end sessions at a shutdown."""
 MAX_ENDED = 500
 """Idle sessions that one sweep ends; the next continues."""
 
@@ -83,8 +85,9 @@ def end_with_feedback(
         if not Thread.objects.filter(user_id=user_id, name=thread).exists():
             raise ThreadUnknown
         raise SessionUnknown
-    if score is not None or comment:
-        session.rate(score, comment)
+    is_rated = score is not None or bool(comment)
+    if is_rated and not session.rate(score=score, comment=comment):
+        raise SessionUnknown
     return session
 
 
@@ -103,14 +106,19 @@ def end_idle(now: datetime) -> int:
 def end_at_shutdown(config: Config) -> int:
     """End all open sessions, if so configured; return how many.
 
-    Their episodes are written when workers run again.
+    Their episodes are written when workers run again. Those that there is no time for
+    end when they have been idle.
     """
     settings = current_settings(config)
     if settings is None or not settings.end_on_shutdown:
         return 0
-    found = list(Thread.objects.in_session().values_list("pk", flat=True))
-    ended = (end(pk, EndReason.SHUTDOWN) for pk in found)
-    return sum(session is not None for session in ended)
+    until = time.monotonic() + SHUTDOWN_SECONDS
+    ended = 0
+    for pk in list(Thread.objects.in_session().values_list("pk", flat=True)):
+        if time.monotonic() >= until:
+            break
+        ended += end(pk, EndReason.SHUTDOWN) is not None
+    return ended
 
 
 def current_settings(config: Config) -> SessionConfig | None:
@@ -140,7 +148,9 @@ def rewrite_episodes(sessions: SessionQuerySet) -> None:
 
     Call it under the lock of the user's facts, when what they are about has changed.
     """
-    enqueue_closing(sessions.take_back_episodes())
+    found = sessions.delete_episodes()
+    Session.objects.filter(pk__in=[each.pk for each in found]).update(closed_at=None)
+    enqueue_closing(found)
 
 
 def last_of_thread(user_id: UserId, thread: str) -> Session | None:

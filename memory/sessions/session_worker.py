@@ -7,25 +7,29 @@ forgotten and erased as facts are. See docs/sessions.md.
 import logging
 import uuid
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from django.db import transaction
 
 from config import live
+from config.agent_settings import AGENT_SETTINGS
 from core.errors import public_text
 from core.ids import UserId, pseudonym
 from memory import memory_settings
+from memory.config import scope_key
 from memory.extraction import date_parsing, llm_call
 from memory.extraction.extraction_worker import ExtractionFailed, is_retryable
 from memory.extraction.prompts import DIALOGUE_ROLES, PromptMessage
 from memory.facts import candidates, forgetting
-from memory.memory_settings import ExtractionModel, UserMemory
+from memory.memory_settings import ExtractionModel
 from memory.models import Fact, Owner, Session, Thread
 from memory.recall import embedding
-from memory.recall.types import UNEMBEDDED, EmbeddingResult
+from memory.recall.query_embedding import NO_VECTOR
+from memory.recall.types import EmbeddingResult
 from memory.sessions import episode_prompts, session_end
 from memory.sessions.episode_prompts import Episode, EpisodeInvalid
+from memory.transcript import withholding
 from tasks.errors import LeaseLost
 from tasks.models import Task
 
@@ -40,13 +44,13 @@ MAX_MESSAGES = 400
 
 
 def run(task: Task) -> None:
-    """Write the episode of an ended session, and close it.
+    """Promote the facts that an ended session holds, write its episode, and close it.
 
     Waits for the extraction of its facts. If the episode cannot be written, the session
     is closed without one, after the attempts of the task.
     """
-    session = session_end.get(uuid.UUID(task.payload["session"]))
     try:
+        session = session_end.get(uuid.UUID(task.payload["session"]))
         if session is None or session.closed_at is not None:
             task.complete()
         elif _is_being_extracted(session):
@@ -55,8 +59,6 @@ def run(task: Task) -> None:
             _close(task, session)
     except LeaseLost:
         logger.info("session task %s: lease lost", task.pk)
-    except Exception as exc:
-        _record_failure(task, session, exc)
 
 
 def _is_being_extracted(session: Session) -> bool:
@@ -64,53 +66,73 @@ def _is_being_extracted(session: Session) -> bool:
     return jobs.filter(created_at__lte=session.ended_at).exists()
 
 
-def _record_failure(task: Task, session: Session | None, exc: Exception) -> None:
-    is_final = not is_retryable(exc) or task.failures + 1 >= task.max_failures
-    # Without the error's text: it may quote the model, and the model the user.
-    logger.warning(
-        "could not write the episode of session %s of user %s: %s",
-        task.payload["session"],
-        pseudonym(task.user_id),
-        type(exc).__name__,
-    )
-    if is_final and session is not None:
-        _store(task, session, None, error=public_text(str(exc)))
-    else:
-        task.fail(exc)
-
-
 def _close(task: Task, session: Session) -> None:
-    memory = memory_settings.resolve_for_users(live.current())
-    if memory is None:
-        _store(task, session, None)
-        return
-    episode, text = _write_episode(session, memory), UNEMBEDDED
-    if episode is not None:
-        (vector,), errors = embedding.embed_texts(memory.embedder, [episode.content])
-        text = vector, "".join(errors)
-    _store(task, session, episode, text=text)
+    try:
+        user_id = UserId(session.user_id)
+        candidates.promote(user_id, session.thread_id, session.end_position)
+        _store(task, session, _write_note(session))
+    except LeaseLost:
+        raise
+    except Exception as exc:
+        # Without the error's text: it may quote the model, and the model the user.
+        logger.warning(
+            "could not write the episode of session %s of user %s: %s",
+            session.pk,
+            pseudonym(task.user_id),
+            type(exc).__name__,
+        )
+        if is_retryable(exc) and task.failures + 1 < task.max_failures:
+            task.fail(exc)
+        else:
+            _store(task, session, None, error=public_text(str(exc)))
 
 
-def _write_episode(session: Session, memory: UserMemory) -> Episode | None:
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """An episode that is about to be stored."""
+
+    episode: Episode
+    scope: str
+    text: EmbeddingResult
+
+
+def _write_note(session: Session) -> _Note | None:
     """Return the episode of a session; None if it has none."""
+    memory = memory_settings.resolve_for_users(live.current())
     owner = Owner.objects.filter(user_id=session.user_id).first()
-    settings = memory.memory.sessions
-    if settings is None or not settings.episodes or owner is None:
+    if memory is None or owner is None or not owner.is_learning_on:
         return None
-    messages = _read_messages(session, owner)
+    scope = _choose_scope(session)
+    settings = memory.memory.sessions
+    if scope is None or settings is None or not settings.episodes:
+        return None
+    messages = _read_messages(session, owner, scope)
     said = sum(len(each.text) for each in messages if each.role == "user")
-    if said < MIN_USER_CHARS or not owner.is_learning_on:
+    if said < MIN_USER_CHARS:
         return None
     if memory.extraction_model is None:
         raise RuntimeError("no extraction model: set memory.user_state.learn_from")
     episode = _ask(memory.extraction_model, messages, UserId(session.user_id))
-    return episode and _without_forgotten(UserId(session.user_id), episode)
+    if episode is None:
+        return None
+    (vector,), errors = embedding.embed_texts(memory.embedder, [episode.content])
+    return _Note(episode, scope, (vector, "".join(errors)))
 
 
-def _read_messages(session: Session, owner: Owner) -> list[PromptMessage]:
+def _choose_scope(session: Session) -> str | None:
+    """Return the scope of most messages, from which something may be learned."""
+    names = {
+        scope_key("agent", name, "")
+        for name in live.current().get(AGENT_SETTINGS)
+        if not memory_settings.resolve_for_agent(live.current(), name).user_memory
+    }
+    return next((scope for scope in session.scopes if scope not in names), None)
+
+
+def _read_messages(session: Session, owner: Owner, scope: str) -> list[PromptMessage]:
     zone = date_parsing.get_zone(owner.time_zone)
     # Other agents recall the episode, so it has nothing of narrower scopes.
-    learned = session.learned_messages.filter(passage__scope=session.scope)
+    learned = session.learned_messages.filter(passage__scope=scope)
     rows = learned.filter(role__in=DIALOGUE_ROLES)
     columns = rows.order_by("-position").values_list(
         "id", "position", "role", "text", "created_at"
@@ -145,72 +167,61 @@ def _ask(
 
 def _without_forgotten(user_id: UserId, episode: Episode) -> Episode | None:
     """Return an episode without parts that mention what the user has forgotten."""
-
-    def is_known(text: str) -> bool:
-        return not forgetting.mentions_forgotten_fact(user_id, text)
-
-    if not is_known(episode.topic):
+    is_forgotten = forgetting.forgotten_in(user_id)
+    if is_forgotten(episode.topic):
         return None
     known = Episode(
         episode.topic,
-        episode.arc if is_known(episode.arc) else "",
-        [loop for loop in episode.open_loops if is_known(loop)],
+        "" if is_forgotten(episode.arc) else episode.arc,
+        [loop for loop in episode.open_loops if not is_forgotten(loop)],
     )
     # Together the parts may still have all its words.
-    return known if is_known(known.content) else None
+    return None if is_forgotten(known.content) else known
 
 
 def _store(
-    task: Task,
-    session: Session,
-    episode: Episode | None,
-    *,
-    text: EmbeddingResult = UNEMBEDDED,
-    error: str = "",
+    task: Task, session: Session, note: _Note | None, *, error: str = ""
 ) -> None:
-    """Store the episode, close the session and complete the task, all or none.
-
-    Before that, the facts are promoted that were held until its end.
-    """
+    """Store the episode, close the session and complete the task, all or none."""
     user_id = UserId(session.user_id)
-    candidates.promote(user_id, session.thread_id, session.end_position)
     with transaction.atomic():
         now = datetime.now(UTC)
-        owner = Owner.objects.lock(user_id, now)
+        withholding.lock_user(user_id)
         task.lock_lease()
-        threads = Thread.objects.select_for_update(no_key=True)
-        thread = threads.filter(pk=session.thread_id).first()
+        thread = Thread.objects.filter(pk=session.thread_id).first()
         if thread is not None and thread.revision != session.thread.revision:
             # Messages were withheld or deleted since they were read.
             task.release()
             return
-        if thread is None:  # It was deleted, and the session with it.
-            task.complete()
-            return
-        if not owner.is_learning_on:
-            episode = None
-        fact = _new_fact(session, episode, now, text) if episode else None
-        session.close(now, episode=fact, error=error)
+        if thread is not None:  # It was not deleted, and the session with it.
+            fact = _new_fact(session, note, now) if note else None
+            session.close(now, episode=fact, error=error)
         task.complete()
 
 
-def _new_fact(
-    session: Session, episode: Episode, now: datetime, text: EmbeddingResult
-) -> Fact:
+def _new_fact(session: Session, note: _Note, now: datetime) -> Fact | None:
+    """Store an episode under the user's lock; None if it is not wanted any more."""
+    user_id = UserId(session.user_id)
+    # Now: something may have been forgotten since the messages were read.
+    episode = _without_forgotten(user_id, note.episode)
+    if episode is None or not Owner.objects.of_user(user_id).is_learning_on:
+        return None
     is_held = candidates.needs_consent()
+    times = session.messages.order_by("-position").values_list("created_at", flat=True)
     fact = Fact(
-        user_id=session.user_id,
+        user_id=user_id,
         content=episode.content,
         category="episode",
-        scope=session.scope,
+        scope=note.scope,
         status="pending_review" if is_held else "active",
         held_for="consent" if is_held else "",
         source="extraction",
-        said_at=session.ended_at,
+        said_at=times.first() or session.ended_at,
         created_at=now,
         updated_at=now,
     )
     action = "flagged" if is_held else "created"
+    text = note.text if episode == note.episode else (None, NO_VECTOR)
     fact.record_creation(action, by="extraction", text=text)
-    Fact.objects.write(session.user_id, [fact])
+    Fact.objects.write(user_id, [fact])
     return fact

@@ -67,7 +67,8 @@ def _delete_messages(user_id: UserId, thread_id: int, rows: list[tuple[int]]) ->
     first, last = range_["first"], range_["last"]
     if first is None:
         return
-    session_end.rewrite_episodes(Session.objects.covering(thread_id, first, last))
+    sessions = Session.objects.covering(thread_id, first, last)
+    session_end.rewrite_episodes(sessions.replaceable())
     # Other processes read the thread again, since its revision differs.
     Thread.objects.branch_off(thread_id, first - 1)
     Passage.objects.unindex(user_id, message__in=messages)
@@ -88,7 +89,7 @@ def delete_thread(user_id: UserId, name: str) -> bool:
         Fact.objects.filter(message__thread=thread).update(message=None)
         FactMessage.objects.filter(message__thread=thread).delete()
         Summary.objects.filter(thread=thread).delete()
-        Session.objects.filter(thread=thread).take_back_episodes()
+        Session.objects.filter(thread=thread).delete_episodes()
         PendingForgetting.objects.filter(user_id=user_id, thread=name).delete()
         StoredCompletion.objects.filter(message__thread=thread).delete()
         # One DELETE: Django would read each message to find what refers to it.

@@ -12,7 +12,8 @@ from django.db.models import F
 from core.ids import UserId
 from memory.config import scope_key
 from memory.extraction import extraction_tasks
-from memory.models import Fact, Owner, Passage, StoredMessage, Thread
+from memory.models import Fact, Owner, Passage, Session, StoredMessage, Thread
+from memory.sessions import session_end
 from telemetry.models import Turn
 
 MAX_TURN_ROWS = 500
@@ -30,6 +31,7 @@ def move_out(
     nearby = (at - MAX_TURN_ROWS, at + MAX_TURN_ROWS)
     of_thread = StoredMessage.objects.of_thread(thread_id)
     messages = of_thread.filter(turn_id=turn_id, position__range=nearby)
+    Owner.objects.lock(user_id, datetime.now(UTC))
     thread = Thread.objects.select_for_update(no_key=True).filter(pk=thread_id).first()
     rows = list(messages.values_list("id", "position", "digest"))
     if thread is None or not rows:  # erased in the meantime
@@ -51,6 +53,8 @@ def move_out(
         Owner.objects.ensure_bumped(user_id)
     _move_scope(user_id, ids, scope_key("thread", "", thread.name), to)
     Thread.objects.filter(pk=thread_id).update(revision=F("revision") + 1)
+    sessions = Session.objects.covering(thread_id, first, last)
+    session_end.rewrite_episodes(sessions.replaceable())
     extraction_tasks.move(user_id, turn_id, new, first)
     Turn.objects.filter(pk=turn_id).update(thread=to)
     return at - first

@@ -30,6 +30,7 @@ from memory.models import (
     Thread,
 )
 from memory.models.messages import HIGH_IMPORTANCE
+from memory.models.sessions import SessionQuerySet
 from memory.models.threads import SummaryQuerySet
 from memory.sessions import session_end
 
@@ -124,10 +125,7 @@ def _withhold_rows(
     Passage.objects.unindex_messages(user_id, thread_id, messages)
     covering = _covering_summaries(thread_id, messages.values())
     covering.make_empty(datetime.now(UTC))
-    sessions = Session.objects.covering(
-        thread_id, min(messages.values()), max(messages.values())
-    )
-    session_end.rewrite_episodes(sessions)
+    session_end.rewrite_episodes(_covering_sessions(thread_id, messages.values()))
     # Processes that cached the thread read it again.
     Thread.objects.filter(pk=thread_id).update(revision=F("revision") + 1)
 
@@ -143,6 +141,18 @@ def _covering_summaries(thread_id: int, positions: Collection[int]) -> SummaryQu
         for number, first, end in rows.values_list(
             "pk", "first_position", "end_position"
         )
+        if any(first <= position < end for position in positions)
+    ]
+    return rows.filter(pk__in=covering)
+
+
+def _covering_sessions(thread_id: int, positions: Collection[int]) -> SessionQuerySet:
+    """Return sessions with these messages, if the server may write their episodes."""
+    rows = Session.objects.covering(thread_id, min(positions), max(positions))
+    places = rows.replaceable().values_list("pk", "first_position", "end_position")
+    covering = [
+        number
+        for number, first, end in places
         if any(first <= position < end for position in positions)
     ]
     return rows.filter(pk__in=covering)

@@ -26,8 +26,8 @@ from api_base.field_types import (
 from api_base.pagination import ListPage
 from core.messages import Role
 from memory.api.schemas import FactId
+from memory.config import MAX_COMMENT_LENGTH
 from memory.models import AgentState
-from memory.sessions.session_end import MAX_COMMENT_LENGTH
 from memory.transcript.conversations import MAX_TITLE_LENGTH
 from turns.preparation.options import DEFAULT_THREAD
 

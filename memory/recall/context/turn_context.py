@@ -162,7 +162,9 @@ def _load_conversation_and_memories(user_id: UserId, query: ContextQuery) -> Con
         prompt = memory_prompt.render(PromptMemories(summaries=summaries), 0)
         return Context(recent.messages, prompt.text)
     memories = _recall(user_id, query, query.recall_query, state, recent)
-    memories = replace(memories, pinned=known.facts, summaries=summaries)
+    # The catch-up has it already.
+    others = [each for each in memories.facts if each.id != caught_up.episode]
+    memories = replace(memories, pinned=known.facts, facts=others, summaries=summaries)
     zone = date_parsing.get_zone(query.time_zone) if query.time_zone else UTC
     text, facts, quotes = memory_prompt.render(memories, state.block_tokens, zone)
     episodes = [caught_up.episode] if caught_up.episode else []

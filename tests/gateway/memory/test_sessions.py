@@ -10,8 +10,9 @@ import pytest
 from access.users import identity
 from config import live
 from memory import tasks as memory_tasks
-from memory.models import Fact, Owner, Passage, Session, Thread
+from memory.models import Fact, Owner, Passage, Session, StoredMessage, Thread
 from memory.sessions import session_end, session_worker
+from memory.transcript import withholding
 from tasks.models import Task
 from tests.gateway.calls import ask, prompt
 from tests.gateway.memory.test_recall import REMEMBERING
@@ -222,6 +223,8 @@ def test_feedback_on_a_session(client, fake, user, api):
     assert (rated["score"], rated["comment"]) == (4, "It helped.")
     assert ok(api.send("POST", path, {}))["score"] == 4
     assert ok(api.send("POST", path, {"score": 5}))["score"] == 5
+    both = ok(api.send("POST", path, {"comment": "Really."}))
+    assert (both["score"], both["comment"]) == (5, "Really.")
 
 
 # Episodes.
@@ -383,6 +386,37 @@ def test_new_session_of_the_same_thread_is_told_too(client, fake, user):
     assert not catch_up(fake.requests[-1])
 
 
+def test_catch_up_is_short_and_in_the_prompt_once(client, fake, user, api):
+    hold(client, fake, user)
+    (memory,) = api.get(category="episode")["data"]
+    api.change(memory, content="The user compared flats in Alfama. " + "x" * 1900)
+    say(client, user, "Which flats in Alfama did we compare?", "other")
+    told = catch_up(fake.requests[-1])
+    assert "compared flats" in told
+    assert len(told) < 1100
+    text = "\n".join(system_texts(fake.requests[-1]))
+    assert text.count("compared flats") == 1
+    ended = {"valid_to": "2026-01-01T00:00:00Z"}
+    api.change(memory, **ended)
+    say(client, user, "Hey", "third")
+    assert not catch_up(fake.requests[-1])
+
+
+def test_episode_has_the_time_of_its_last_message(client, fake, user, api):
+    at = "2019-05-01T10:00:00Z"
+    body = {
+        "agent": "assistant",
+        "messages": [
+            {"role": "user", "content": QUESTION, "created_at": at},
+            {"role": "assistant", "content": "The smaller one.", "created_at": at},
+        ],
+    }
+    ok(api.send("POST", "/v1/threads/calls/messages", body), 201)
+    ok(api.send("POST", "/v1/threads/calls/end"))
+    close(fake)
+    assert api.get(category="episode")["data"][0]["said_at"] == at
+
+
 def test_catch_up_says_how_long_ago_in_the_zone_of_the_user(client, fake, user):
     hold(client, fake, user)
     episode = Fact.objects.get(
@@ -478,6 +512,68 @@ def test_forgotten_episode_does_not_come_back(client, fake, user, api):
     assert not catch_up(fake.requests[-1])
     assert api.get("/v1/threads/flat/sessions")["data"][0]["episode"] is None
     assert not run_sessions()
+    # Also if messages of its session are withheld later.
+    user_id = identity.derive_user_id(user)
+    messages = StoredMessage.objects.filter(thread__user_id=user_id, text=QUESTION)
+    withholding.withhold(user_id, list(messages.values_list("pk", flat=True)))
+    assert not run_sessions()
+    assert not api.contents(category="episode")
+
+
+def test_episode_with_the_words_of_a_message_is_forgotten(client, fake, user, api):
+    say(client, user, "We are moving to Lisbon in spring", session="end")
+    close(fake, {"topic": "Moving to Lisbon", "arc": "", "open_loops": []})
+    (memory,) = api.get(category="episode")["data"]
+    api.forget(memory)
+    assert not api.contents(category="episode")
+    assert not run_sessions()
+
+
+def test_episodes_between_withheld_messages_stay(client, fake, user, api):
+    say(client, user, "My landlord is Rui, says my friend", session="end")
+    close(fake)
+    hold(client, fake, user)
+    say(client, user, "My landlord is Rui, says my friend", session="end")
+    close(fake)
+    assert len(api.contents(category="episode")) == 3
+    user_id = identity.derive_user_id(user)
+    messages = StoredMessage.objects.filter(
+        thread__user_id=user_id, text__contains="Rui"
+    )
+    withholding.withhold(user_id, list(messages.values_list("pk", flat=True)))
+    assert len(api.contents(category="episode")) == 1
+
+
+def test_episode_that_a_person_changed_stays(client, fake, user, api):
+    say(client, user, "My landlord is Rui, says my friend")
+    hold(client, fake, user)
+    (memory,) = api.get(category="episode")["data"]
+    api.change(memory, content="We spoke of two flats.")
+    user_id = identity.derive_user_id(user)
+    messages = StoredMessage.objects.filter(
+        thread__user_id=user_id, text__contains="Rui"
+    )
+    withholding.withhold(user_id, list(messages.values_list("pk", flat=True)))
+    assert api.contents(category="episode") == ["We spoke of two flats."]
+    forgotten = api.save("The user spoke of two flats")
+    api.forget(forgotten)
+    assert not api.contents(category="episode")
+
+
+def test_fact_forgotten_while_the_model_writes_is_in_no_episode(
+    client, fake, user, api
+):
+    say(client, user, QUESTION, session="end")
+    propose_facts(fake)
+    run_due_jobs()
+    task = Task.objects.claim("session")
+    session = session_end.get(sessions(user).get().pk)
+    fake.reply(json.dumps({**ANSWER, "arc": "The user's landlord is Rui."}))
+    note = session_worker._write_note(session)
+    api.forget(api.save("The user's landlord is Rui"))
+    session_worker._store(task, session, note)
+    (content,) = api.contents(category="episode")
+    assert "Rui" not in content
 
 
 def test_deleted_thread_takes_its_episodes_with_it(client, fake, user, api):
