@@ -16,6 +16,7 @@ from django.utils import timezone
 from config import live
 from core.ids import UserId
 from memory import memory_settings
+from memory.errors import FactUnknown
 from memory.facts import fact_store, forgetting
 from memory.models import Fact, FactStatus, Owner, StoredMessage
 from memory.models.fact_choices import FactCategory, HeldFor
@@ -110,7 +111,10 @@ def reject(user_id: UserId, fact_id: uuid.UUID, *, by: str) -> bool:
     """
     if not _held(user_id).filter(pk=fact_id).exists():
         return False
-    return forgetting.forget(user_id, fact_id, by=by, reason="rejected")
+    try:
+        return forgetting.forget(user_id, fact_id, by=by, reason="rejected")
+    except FactUnknown:  # It has become part of another fact meanwhile.
+        return False
 
 
 def _held(user_id: UserId) -> FactQuerySet:

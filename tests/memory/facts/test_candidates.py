@@ -265,6 +265,18 @@ def test_rule_beyond_the_limit_stays_held(owner):
     assert candidates.count_held(owner) == {"limit": 1}
 
 
+def test_fact_that_is_merged_meanwhile_cannot_be_rejected(owner, monkeypatch):
+    held = save(owner, "Likes tea", held_for="consent").fact_id
+    forget = forgetting.forget
+
+    def merge_and_forget(*args, **more):
+        Fact.objects.filter(pk=held).delete()
+        return forget(*args, **more)
+
+    monkeypatch.setattr(forgetting, "forget", merge_and_forget)
+    assert not candidates.reject(owner, held, by="user")
+
+
 def test_rejected_fact_is_not_learnt_again(fake, owner, put):
     put(consent="ask")
     tea = learn(fake, owner, "Loves green tea", TEA)
