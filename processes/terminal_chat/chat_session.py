@@ -175,6 +175,7 @@ class ChatSession:
         body: dict[str, Any] = {"comment": argument}
         if score.isascii() and score.isdecimal() and len(score) < MAX_DIGITS:
             body = {"score": int(score), "comment": comment}
+        body["agent"] = self._agent
         self._request("POST", "threads", self.thread, "end", body=body)
         self._output.write_note("session ended")
 

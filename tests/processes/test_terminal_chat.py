@@ -144,7 +144,8 @@ def test_rules_are_listed(server: str, chat: Chat, user: str):
 def test_sessions_are_ended_with_feedback(
     chat: Chat, configure, fake: FakeProvider, user: str
 ):
-    configure(f"{CONFIG}\nmemory: {{user_state: {{embed_with: {{provider: hash}}}}}}\n")
+    own = CONFIG.replace("    preamble", "    threads: own\n    preamble", 1)
+    configure(f"{own}\nmemory: {{user_state: {{embed_with: {{provider: hash}}}}}}\n")
     for _ in range(3):
         fake.reply("ok")
 

@@ -37,7 +37,7 @@ from memory.transcript.conversations import Conversation, ConversationMessage
 from memory.transcript.imported_turns import ImportedMessage, ImportedTurns
 from turns import idempotency
 from turns.preparation import options, routing
-from turns.preparation.options import DEFAULT_THREAD
+from turns.preparation.options import DEFAULT_THREAD, TurnOptions
 from turns.threads.schemas import (
     SESSION_PREFIX,
     DeletionQuery,
@@ -175,10 +175,15 @@ async def end_session(
     body: Body[SessionEnd] = NO_FEEDBACK,
 ) -> HttpResponse:
     user_id = identify_user(request, query, body)
+    name = _name(thread_id)
+    if body.agent is not None:
+        config, allowed = live.current(), caller_of(request).agents
+        routing.check_name(config, body.agent, allowed=allowed, param="agent")
+        name = options.for_agent(config, body.agent, TurnOptions(thread=name)).thread
     session = await database_executor.run_to_end(
         session_end.end_with_feedback,
         user_id,
-        _name(thread_id),
+        name,
         score=body.score,
         comment=body.comment,
     )

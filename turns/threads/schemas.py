@@ -177,6 +177,10 @@ class ThreadMessageList(ListPage[ThreadMessage]):
 class SessionEnd(CallerBody):
     """Body of `POST /v1/threads/{id}/end`."""
 
+    agent: AgentName | None = Field(
+        default=None,
+        description="The agent whose thread it is, if it has threads of its own.",
+    )
     score: Annotated[int, Field(ge=0, le=10)] | None = Field(
         default=None,
         description="How the user rates the session, from 0 (useless) to 10 (perfect).",
