@@ -177,9 +177,9 @@ async def end_session(
     user_id = identify_user(request, query, body)
     name = _name(thread_id)
     if body.agent is not None:
-        config, allowed = live.current(), caller_of(request).agents
-        routing.check_name(config, body.agent, allowed=allowed, param="agent")
-        name = options.for_agent(config, body.agent, TurnOptions(thread=name)).thread
+        allowed = caller_of(request).agents
+        routing.check_name(live.current(), body.agent, allowed=allowed, param="agent")
+        name = _name_for(thread_id, body.agent)
     session = await database_executor.run_to_end(
         session_end.end_with_feedback,
         user_id,
@@ -223,7 +223,7 @@ async def show_state(
     user_id = identify_user(request, query)
     fields = _find_fields(request, query.agent)
     row = await database_executor.run(
-        agent_states.read, user_id, _name(thread_id), query.agent
+        agent_states.read, user_id, _name_for(thread_id, query.agent), query.agent
     )
     return json_response(ThreadState.of(thread_id, row, fields))
 
@@ -245,7 +245,7 @@ async def change_state(
     row = await database_executor.run_to_end(
         agent_states.change,
         user_id,
-        _name(thread_id),
+        _name_for(thread_id, body.agent),
         body.agent,
         partial(reduce_state, fields, change=change),
     )
@@ -346,6 +346,12 @@ def _session_id(after: str | None) -> UUID | None:
 def _name(thread_id: str) -> str:
     """Return the name of a thread in an address; that of the default one is empty."""
     return "" if thread_id == DEFAULT_THREAD else thread_id
+
+
+def _name_for(thread_id: str, agent: str) -> str:
+    """Return the name of the thread that an agent means by an address."""
+    named = TurnOptions(thread=_name(thread_id))
+    return options.for_agent(live.current(), agent, named).thread
 
 
 def _find_fields(request: HttpRequest, agent: str) -> Fields:

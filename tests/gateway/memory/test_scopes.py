@@ -247,6 +247,16 @@ def test_turns_from_elsewhere_are_added_to_an_own_thread(
     assert ("user", "one") in prompt(fake.requests[-1])
 
 
+def test_state_of_an_own_thread_has_both_names(client, fake, user, api, setup):
+    setup("threads: own, state: {topic: {}}")
+    say(client, user, "one", "coach", "trip")
+    change = {"agent": "coach", "changes": {"topic": "skis"}}
+    ok(api.send("PATCH", "/v1/threads/trip/state", change))
+    for name in ("trip", "trip@coach"):
+        shown = api.get(f"/v1/threads/{name}/state", agent="coach")
+        assert shown["state"] == {"topic": "skis"}
+
+
 def test_own_thread_needs_a_short_name(client, fake, user, setup):
     setup("threads: own")
     say(client, user, "hi", "coach", "x" * 506)
