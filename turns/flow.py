@@ -45,7 +45,7 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
     turn_record.register_live(turn)
     try:
         if turn.safety is not None:
-            turn = await safety_checks.check_input(turn)
+            turn = await safety_checks.check_input(turn, request.options)
         async with aclosing(answer(turn)) as events:
             async for event in events:
                 if not has_started:

@@ -142,7 +142,7 @@ class Turn:
     """The experiment that the client named, if the agent is a variant of it."""
     record: list[Call] = field(default_factory=list)
     """Its calls so far."""
-    embeddings: Sequence[EmbeddingCall] = ()
+    embeddings: list[EmbeddingCall] = field(default_factory=list)
     """Its calls of embedding APIs so far."""
     safety: TurnSafety | None = None
     """Its safety checks; None if its agent has none."""

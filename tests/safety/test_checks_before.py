@@ -5,7 +5,10 @@ import uuid
 import httpx2
 import pytest
 
+from access.limits import usage_limits
+from access.models import UsageCounter
 from access.users import identity
+from memory.models import Thread
 from safety.models import Incident
 from testing.wires import ScriptedAnswer
 from tests.gateway.calls import body, frames, post, text_of
@@ -296,6 +299,67 @@ def test_turn_is_handed_over(server, configure, fake, user, user_id):
     assert [request.path for request in fake.requests] == ["/v1/messages"]
     assert response.headers["X-Coulisse-Provider"] == "anthropic"
     assert safety_of(response)["actions"] == ["hand_over"]
+
+
+OWN_THREADS = """
+  - {name: coach, provider: openai, model: gpt-test, threads: own}
+"""
+HAND_OVER = {"flagged": {"hand_over": "claude"}}
+
+
+def test_incident_names_an_agents_own_thread(server, configure, fake, user, user_id):
+    configure(safety_yaml(check()).replace("\nsafety:", f"{OWN_THREADS}safety:"))
+    thread = {"metadata": {"thread_id": "trip"}}
+    post(server, body(user, "forbidden", agent="coach", **thread))
+    (incident,) = incidents_of(user_id)
+    assert incident.thread == "trip@coach"
+    second = post(server, body(user, "Hello", agent="coach", **thread))
+    assert safety_of(second)["session"] == {"words": "flagged"}
+
+
+def test_hand_over_leaves_an_agents_own_thread(server, configure, fake, user, user_id):
+    text = safety_yaml(check(actions=HAND_OVER))
+    configure(text.replace("\nsafety:", f"{OWN_THREADS}safety:"))
+    thread = {"metadata": {"thread_id": "trip"}}
+    post(server, body(user, "forbidden", agent="coach", **thread))
+    names = Thread.objects.filter(user_id=user_id).values_list("name", flat=True)
+    assert [*names] == ["trip"]
+
+
+def test_user_at_a_limit_is_handed_over(server, configure, fake, user, user_id):
+    text = safety_yaml(check(actions=HAND_OVER))
+    configure(f"{text}limits:\n  - {{per: principal, requests_per_hour: 2}}\n")
+    for _ in range(2):
+        assert post(server, body(user, "forbidden")).status_code == 200
+    assert post(server, body(user, "forbidden")).status_code == 429
+    assert [request.path for request in fake.requests] == ["/v1/messages"] * 2
+
+
+def test_failed_hand_over_releases_its_usage_once(
+    server, configure, fake, user, user_id
+):
+    own = "  - {name: coach, provider: openai, model: gpt-test, memory_tools: true}\n"
+    text = safety_yaml(check(actions={"flagged": {"hand_over": "coach"}}))
+    limits = "limits:\n  - {per: principal, requests_per_hour: 9}\n"
+    configure(text.replace("\nsafety:", f"\n{own}safety:") + limits)
+    function = {"name": "save_memory", "parameters": {}}
+    tools = [{"type": "function", "function": function}]
+    response = post(server, body(user, "forbidden", tools=tools))
+    assert "save_memory" in response.json()["error"]["message"]
+    subject = usage_limits.user_subject(user_id)
+    counters = UsageCounter.objects.filter(subject=subject)
+    reserved = counters.values_list("turns_reserved_now", flat=True)
+    assert {*reserved} == {0}
+
+
+def test_other_agents_patterns_are_noted(server, configure, fake, user, user_id):
+    mask = {"flagged": {"mask": True}}
+    pii = check("pii", agents=["claude"], by={"pii": ["email"]}, actions=mask)
+    configure(safety_yaml(check(agents=["assistant"], actions=HAND_OVER), pii))
+    response = post(server, body(user, "forbidden a@example.com"))
+    assert "[email]" in str(fake.requests[-1].body)
+    assert safety_of(response)["levels"] == {"words": "flagged", "pii": "flagged"}
+    assert [each.check_name for each in incidents_of(user_id)] == ["words", "pii"]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from access.users.caller import Caller, from_token
 from core.ids import UserId
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UsageGrant:
     """The reserved usage of a request, and the counters that it is charged to."""
 
@@ -40,6 +40,12 @@ class UsageGrant:
         UsageCounter.objects.settle(
             self.counter_keys, self.reservation, charge, now=int(time.time())
         )
+
+    def take_reservation(self) -> "UsageGrant":
+        """Return the reservation as a grant of its own, which this one then lacks."""
+        taken = UsageGrant((), self.reservation)
+        self.reservation = None
+        return taken
 
     def release(self) -> None:
         """Release the reservation of a request that does not begin."""

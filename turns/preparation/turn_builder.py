@@ -67,6 +67,8 @@ async def prepare(request: TurnRequest) -> Turn:
     if agent.threads == "own":
         own = options.with_own_thread(request.options, request.agent, history_mode)
         request = replace(request, options=own)
+        if safety is not None:
+            safety.turn = replace(safety.turn, thread=own.thread)
     memory = _memory(config, request, agent, history_mode)
     state = None
     if agent.state and history_mode != "none":

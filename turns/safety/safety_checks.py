@@ -15,16 +15,18 @@ from safety.output_guard import OutputGuard
 from safety.turn_safety import TurnSafety
 from turns.lifecycle import turn_record
 from turns.preparation import prompt, turn_builder
+from turns.preparation.options import TurnOptions
 from turns.safety import session_levels
 from turns.turn import Turn
 
 logger = logging.getLogger(__name__)
 
 
-async def check_input(turn: Turn) -> Turn:
+async def check_input(turn: Turn, options: TurnOptions) -> Turn:
     """Run the checks before the reply; return the turn that replies.
 
-    It may have further instructions, or be that of another agent.
+    It may have further instructions, or be that of another agent, for which `options`
+    are those of the request.
     """
     safety = turn.safety
     if safety is None:
@@ -39,26 +41,37 @@ async def check_input(turn: Turn) -> Turn:
     finally:
         await store_incidents(safety)
     if safety.decision is None and safety.hand_over is not None:
-        turn = await _hand_over(turn, safety, safety.hand_over)
+        turn = await _hand_over(turn, safety, safety.hand_over, options)
     return _instruct(turn, safety.instructions)
 
 
-async def _hand_over(turn: Turn, safety: TurnSafety, agent: str) -> Turn:
+async def _hand_over(
+    turn: Turn, safety: TurnSafety, agent: str, options: TurnOptions
+) -> Turn:
     """Prepare the turn again for another agent, which the caller need not be allowed.
 
-    Its own checks apply beside and after the reply.
+    Its own checks by patterns apply, and those beside and after the reply.
     """
     caller = turn.request.caller
     if caller.token is not None:
         caller = replace(caller, token=replace(caller.token, agents=None))
-    request = replace(turn.request, agent=agent, caller=caller)
+    request = replace(turn.request, agent=agent, caller=caller, options=options)
+    # First, so that a user at a limit is not refused the other agent.
+    await database_executor.run_to_end(turn.usage_grant.take_reservation().release)
     other = await turn_builder.prepare(request)
-    turn_builder.release(turn.usage_grant, turn.config, turn.embeddings)
-    own = [] if other.safety is None else other.safety.checks
-    known = {check.name for check in safety.checks}
-    safety.checks = [*safety.checks, *(c for c in own if c.name not in known)]
-    safety.turn = replace(safety.turn, agent=other.agent.name)
+    safety.turn = replace(
+        safety.turn, agent=other.agent.name, thread=other.request.options.thread
+    )
+    if other.safety is not None:
+        known = {check.name for check in safety.checks}
+        own = [each for each in other.safety.checks if each.name not in known]
+        safety.checks = [*safety.checks, *own]
+        for finding in other.safety.findings:
+            if finding.check.name not in known:
+                safety.add(finding)
+        await store_incidents(safety)
     turn_record.unregister_live(turn)
+    other.embeddings.extend(turn.embeddings)
     other = replace(other, safety=safety, record=turn.record)
     turn_record.register_live(other)
     return other
