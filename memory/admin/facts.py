@@ -101,7 +101,14 @@ class FactAdmin(UserRowsAdmin):
     ]
     detail_parameters = {"as_of": "The fact as it was at this time."}
     actions = [
-        *["accept", "reject", "pin", "unpin", "review", "restore", "forget", "purge"]
+        "accept",
+        "reject",
+        "pin",
+        "unpin",
+        "review",
+        "restore",
+        "forget",
+        "purge",
     ]
     row_buttons = ["accept", "reject", "pin", "unpin", "forget"]
     audit_noun = "memory"

@@ -28,7 +28,6 @@ from memory.transcript import withholding
 MAX_REVIEWED = 100
 """Facts that one review decides about: to reject one takes some 0.1 s."""
 
-
 Chosen = Collection[uuid.UUID] | Literal["all"]
 
 

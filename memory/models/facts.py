@@ -49,9 +49,7 @@ class FactManager(FactBaseManager["Fact"]):
     def in_every_prompt(
         self, user_id: uuid.UUID, *, limit: int, scope: str = USER_SCOPE
     ) -> PromptFacts | None:
-        """Return the user's rules, and up to `limit` facts, that are valid now.
-
-        Only those of a scope.
+        """Return the user's rules, and up to `limit` facts, of a scope, valid now.
 
         The facts are the pinned ones, then the most important. Returns None if the
         user has switched recall off.
@@ -317,11 +315,10 @@ class Fact(TrackedFact):
     def _check_rule_count(self, values: Mapping[str, Any]) -> None:
         if self._after(values, "status") != FactStatus.ACTIVE:
             return
-        others = Fact.objects.filter(user_id=self.user_id, status="active")
-        if (
-            others.filter(category="rule").exclude(id=self.id).count()
-            >= fact_validation.MAX_RULES
-        ):
+        rules = Fact.objects.filter(
+            user_id=self.user_id, category="rule", scope=self.scope, status="active"
+        )
+        if rules.exclude(id=self.id).count() >= fact_validation.MAX_RULES:
             raise FactInvalid(f"{fact_validation.TOO_MANY_RULES}: delete one first")
 
     def _check_key(self, values: Mapping[str, Any]) -> None:

@@ -8,7 +8,8 @@ import pytest
 from access.users import identity
 from config import live
 from memory.checks import _unused_settings
-from memory.facts import fact_store
+from memory.errors import FactInvalid
+from memory.facts import fact_store, fact_validation
 from memory.facts.types import FactDraft
 from memory.models import Fact, Passage, Thread
 from tasks.models import Task
@@ -134,6 +135,25 @@ def test_key_is_unique_within_its_scope(user, database):
         fact_store.save_drafts(user_id, [draft], [None], by="user")
     rows = Fact.objects.filter(user_id=user_id, status="active")
     assert sorted(rows.values_list("scope", flat=True)) == ["", "agent:coach"]
+
+
+def test_rules_are_counted_by_scope(user, database):
+    user_id = identity.derive_user_id(user)
+    for scope, count in (("agent:coach", fact_validation.MAX_RULES), ("", 1)):
+        drafts = [
+            FactDraft(f"Answer in {number} words.", category="rule", scope=scope)
+            for number in range(count)
+        ]
+        fact_store.save_drafts(user_id, drafts, [None] * count, by="user")
+    rules = Fact.objects.filter(user_id=user_id)
+    rules.get(scope="").edit({"content": "Answer in verse."}, by="user")
+    one = rules.filter(scope="agent:coach").first()
+    extra = FactDraft("The user counts", scope="agent:coach")
+    fact_store.save_drafts(user_id, [extra], [None], by="user")
+    with pytest.raises(FactInvalid, match="20 rules"):
+        rules.get(content="The user counts").edit({"category": "rule"}, by="user")
+    assert one is not None
+    assert one.edit({"content": "Answer in prose."}, by="user")
 
 
 def test_tools_find_and_change_only_the_scope(client, fake, user, api, setup):
