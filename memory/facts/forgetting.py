@@ -20,6 +20,7 @@ from memory.models import (
     FactChange,
     FactMessage,
     FactStatus,
+    Passage,
     Session,
     StoredMessage,
     Summary,
@@ -67,6 +68,7 @@ def forget(
         withheld = withholding.withhold(user_id, mentioning, purge=purge)
         _summaries_of(fact).make_empty(now)
         session_end.rewrite_episodes(_episodes_of(fact))
+        _delete_lone_episodes(fact)
         FactMessage.objects.link((fact.id, message_id) for message_id in mentioning)
         if purge:
             _purge(fact, withheld)
@@ -203,6 +205,19 @@ def _episodes_of(fact: Fact) -> SessionQuerySet:
     contents = rows.exclude(episode=fact).values_list("pk", "episode__content")
     mentioning = [number for number, text in contents if wordings.are_in(text)]
     return rows.filter(pk__in=mentioning)
+
+
+def _delete_lone_episodes(fact: Fact) -> None:
+    """Delete other episodes that mention a fact, and whose thread is deleted."""
+    wordings = _Wordings.of(fact)
+    rows = Fact.objects.filter(
+        user_id=fact.user_id, category="episode", session__isnull=True
+    )
+    known = rows.exclude(status=FactStatus.DELETED).exclude(pk=fact.pk)
+    contents = known.values_list("pk", "content")
+    mentioning = [pk for pk, content in contents.iterator() if wordings.are_in(content)]
+    Passage.objects.unindex(fact.user_id, fact__in=mentioning)
+    rows.filter(pk__in=mentioning).delete()
 
 
 def _purge(fact: Fact, emptied: Collection[int]) -> None:

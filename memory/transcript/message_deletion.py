@@ -76,8 +76,11 @@ def _delete_messages(user_id: UserId, thread_id: int, rows: list[tuple[int]]) ->
     messages.delete()
 
 
-def delete_thread(user_id: UserId, name: str) -> bool:
-    """Delete a user's thread with all its messages; return whether it existed."""
+def delete_thread(user_id: UserId, name: str, *, keeps_episodes: bool = False) -> bool:
+    """Delete a user's thread with all its messages; return whether it existed.
+
+    Its sessions go with it, and so do their episodes, unless these are kept.
+    """
     with transaction.atomic():
         Thread.objects.lock_of_user(user_id)
         threads = Thread.objects.filter(user_id=user_id, name=name)
@@ -89,7 +92,8 @@ def delete_thread(user_id: UserId, name: str) -> bool:
         Fact.objects.filter(message__thread=thread).update(message=None)
         FactMessage.objects.filter(message__thread=thread).delete()
         Summary.objects.filter(thread=thread).delete()
-        Session.objects.filter(thread=thread).delete_episodes()
+        if not keeps_episodes:
+            Session.objects.filter(thread=thread).delete_episodes()
         PendingForgetting.objects.filter(user_id=user_id, thread=name).delete()
         StoredCompletion.objects.filter(message__thread=thread).delete()
         # One DELETE: Django would read each message to find what refers to it.
@@ -101,7 +105,8 @@ def delete_thread(user_id: UserId, name: str) -> bool:
 def delete_old_messages(ids: Sequence[int]) -> None:
     """Delete messages by their rows, and the summaries that are about them alone.
 
-    Later summaries stay. A thread that has no messages left is deleted.
+    Later summaries stay. A thread that has no messages left is deleted. Its episodes
+    are facts, which have an age of their own.
     """
     found = StoredMessage.objects.filter(pk__in=ids).only("thread_id")
     by_thread = defaultdict(list)
@@ -125,7 +130,7 @@ def _delete_oldest(thread: Thread, message_ids: Sequence[int]) -> None:
         messages.only("pk").delete()
         first = StoredMessage.objects.of_thread(thread.pk).first()
         if first is None:
-            delete_thread(user_id, thread.name)
+            delete_thread(user_id, thread.name, keeps_episodes=True)
             return
         Summary.objects.filter(thread=thread, end_position__lte=first.position).delete()
         threads.update(

@@ -420,3 +420,20 @@ def test_purge_may_follow_forgetting(home, owner):
     forget(home, purge=True)
     assert texts(owner) == ["", "", PAINT, "Yellow."]
     assert list_facts(owner) == []
+
+
+def test_episodes_of_deleted_threads_are_deleted(home):
+    texts = ("The user moves to 5 Rua Augusta. They live there.", "A trip to Oslo.")
+    for content in texts:
+        Fact.objects.create(
+            user_id=home.user_id,
+            content=content,
+            category="episode",
+            source="extraction",
+            said_at=NOON,
+            created_at=NOON,
+            updated_at=NOON,
+        )
+    forget(home)
+    episodes = Fact.objects.filter(user_id=home.user_id, category="episode")
+    assert [each.content for each in episodes] == ["A trip to Oslo."]

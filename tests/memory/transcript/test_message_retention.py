@@ -14,9 +14,17 @@ from database import retention
 from memory.config import KeepDays, MemoryConfig
 from memory.facts import fact_store
 from memory.facts.types import FactDraft
-from memory.models import Fact, FactChange, Passage, StoredMessage, Summary, Thread
+from memory.models import (
+    Fact,
+    FactChange,
+    Passage,
+    Session,
+    StoredMessage,
+    Summary,
+    Thread,
+)
 from memory.models import messages as message_models
-from memory.transcript import message_store
+from memory.transcript import message_deletion, message_store
 from memory.transcript.message_rows import NewMessage
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -115,6 +123,48 @@ def test_thread_without_messages_is_deleted(owner, keep):
     store(owner, 1)
     delete_old()
     assert list(Thread.objects.filter(user_id=owner).values_list("name")) == [("",)]
+
+
+def store_episode(owner: UserId, thread: str) -> Fact:
+    """Store a session of a thread, with its episode."""
+    row = Thread.objects.get(user_id=owner, name=thread)
+    episode = Fact.objects.create(
+        user_id=owner,
+        content="A trip to Oslo.",
+        category="episode",
+        source="extraction",
+        said_at=NOW,
+        created_at=NOW,
+        updated_at=NOW,
+    )
+    Session.objects.create(
+        user_id=owner,
+        thread=row,
+        first_position=0,
+        end_position=row.length,
+        started_at=NOW,
+        ended_at=NOW,
+        reason="idle",
+        closed_at=NOW,
+        episode=episode,
+    )
+    return episode
+
+
+def test_episodes_of_old_messages_are_kept_as_facts(owner, keep):
+    keep(messages=30)
+    store(owner, 90, thread="trip")
+    store_episode(owner, "trip")
+    delete_old()
+    assert not Session.objects.filter(user_id=owner).exists()
+    assert Fact.objects.get(user_id=owner).content == "A trip to Oslo."
+
+
+def test_episodes_of_a_thread_that_its_user_deletes_are_deleted(owner):
+    store(owner, 90, thread="trip")
+    store_episode(owner, "trip")
+    message_deletion.delete_thread(owner, "trip")
+    assert not Fact.objects.filter(user_id=owner).exists()
 
 
 def test_summaries_go_with_the_last_of_their_messages(owner, keep):
