@@ -32,7 +32,7 @@ from memory.recall.index import tokenizer
 from memory.recall.index.retrieval_types import RETRIEVAL_DEPTH
 from memory.recall.types import Query
 from memory.sessions import session_end
-from memory.transcript import withholding
+from memory.transcript import agent_states, withholding
 from tasks.models import Task
 from telemetry.models import ToolCall, Turn
 
@@ -69,6 +69,7 @@ def forget(
         _summaries_of(fact).make_empty(now)
         session_end.rewrite_episodes(_episodes_of(fact))
         _delete_lone_episodes(fact)
+        agent_states.remove_mentions(user_id, _Wordings.of(fact).are_in)
         FactMessage.objects.link((fact.id, message_id) for message_id in mentioning)
         if purge:
             _purge(fact, withheld)

@@ -36,9 +36,7 @@ class AgentStateQuerySet(models.QuerySet["AgentState"]):
         row = self.filter(thread_id=thread_id, agent=agent).first()
         if row is None:
             row = AgentState(thread_id=thread_id, agent=agent)
-        row.data = orjson.dumps(reduce(row.values)).decode()
-        row.updated_at = now
-        row.save()
+        row.replace(reduce(row.values), now)
         return row
 
 
@@ -68,3 +66,8 @@ class AgentState(models.Model):
     def values(self) -> Values:
         values: Values = orjson.loads(self.data)
         return values
+
+    def replace(self, values: Values, now: datetime) -> None:
+        """Store other values. The caller has locked the thread."""
+        self.data, self.updated_at = orjson.dumps(values).decode(), now
+        self.save()

@@ -13,6 +13,7 @@ from memory.errors import FactUnknown
 from memory.extraction import llm_call
 from memory.facts import fact_store, forgetting
 from memory.models import (
+    AgentState,
     Fact,
     FactChange,
     FactMessage,
@@ -437,3 +438,43 @@ def test_episodes_of_deleted_threads_are_deleted(home):
     forget(home)
     episodes = Fact.objects.filter(user_id=home.user_id, category="episode")
     assert [each.content for each in episodes] == ["A trip to Oslo."]
+
+
+STATE = {
+    "concerns": ["lives at 5 Rua Augusta", "sleeps badly"],
+    "note": "At 5 Rua Augusta they live well.",
+    "progress": {"week": 2, "place": "lives: 5 Rua Augusta", "lives": ["5 Augusta"]},
+    "visits": [{"street": "Rua Augusta", "lives": 5}, {"street": "Baixa"}],
+    "steps": ["rua", "augusta", "5", "lives"],
+    "lives": True,
+}
+LEFT = {
+    "concerns": ["sleeps badly"],
+    "progress": {"week": 2, "lives": ["5 Augusta"]},
+    "visits": [{"street": "Baixa"}],
+    "steps": ["rua", "augusta", "5", "lives"],
+    "lives": True,
+}
+
+
+def store_state(owner, thread: str, values) -> AgentState:
+    row, _ = Thread.objects.get_or_create(
+        user_id=owner, name=thread, defaults={"created_at": NOON, "updated_at": NOON}
+    )
+    return AgentState.objects.change(row.pk, "coach", lambda _: values, NOON)
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_states_of_agents_lose_what_mentions_it(home, owner, purge):
+    here, there = (store_state(owner, name, STATE) for name in ("", "other"))
+    unrelated = store_state(owner, "third", {"concerns": ["sleeps badly"]})
+    stranger = store_state(new_user(), "", STATE)
+    forget(home, purge=purge)
+    for row in (here, there):
+        row.refresh_from_db()
+        assert row.values == LEFT
+        assert row.updated_at > NOON
+    for row in (unrelated, stranger):
+        before = row.values
+        row.refresh_from_db()
+        assert (row.values, row.updated_at) == (before, NOON)
