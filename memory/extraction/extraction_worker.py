@@ -6,10 +6,12 @@ saves the facts whose quotes are verified. See docs/learning.md.
 
 import logging
 import threading
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from django.db import InterfaceError, OperationalError, transaction
 
@@ -92,7 +94,7 @@ def run(task: Task) -> None:
         memory = memory_settings.resolve_for_agent(live.current(), job.agent)
         if job.is_search_only:
             turn, _ = _read_messages(job)
-            _index_messages(job, None, turn, _scope(job, memory.settings))
+            _index_messages(job, None, turn, memory.settings)
             job.complete()
         elif memory.user_memory is None:
             job.complete(skipped=MEMORY_OFF)
@@ -144,7 +146,7 @@ def _extract(job: ExtractionTask, memory: UserMemory) -> None:
         raise LearningOff
     turn, earlier = _read_messages(job)
     scope = _scope(job, memory.memory)
-    vectors = _index_messages(job, memory.embedder, turn, scope)
+    vectors = _index_messages(job, memory.embedder, turn, memory.memory)
     extraction_input = ExtractionInput(
         turn=[line for line in turn if line.role in DIALOGUE_ROLES],
         earlier=[line for line in earlier if line.role in DIALOGUE_ROLES],
@@ -218,7 +220,7 @@ def _index_messages(
     job: ExtractionTask,
     embedder: Embedder | None,
     turn: Sequence[PromptMessage],
-    scope: str,
+    settings: MemoryConfig,
 ) -> dict[int, Embedded | None]:
     """Store the passages of the turn; return all vectors by message id.
 
@@ -242,26 +244,42 @@ def _index_messages(
     # A retry whose embedder fails must not remove existing vectors.
     indexed_ids = set(indexed.values_list("message_id", flat=True))
     texts = [
-        (message.id, message.position, message.text[:MAX_SEARCH_CHARS], vector, error)
+        (message.id, message.text[:MAX_SEARCH_CHARS], vector, error)
         for message, vector, error in zip(quotable, vectors, errors, strict=True)
         if message.id not in indexed_ids
     ]
     if texts:
         with job.locked():
-            usable = _usable_messages(message_id for message_id, *_ in texts)
-            texts = [text for text in texts if text[0] in usable]
-            Passage.objects.index_messages(
-                job.user_id, job.thread_id, texts, scope=scope
-            )
+            places = _find_places(message_id for message_id, *_ in texts)
+            by_thread = defaultdict(list)
+            for number, text, vector, error in texts:
+                if place := places.get(number):
+                    row = number, place.position, text, vector, error
+                    by_thread[place.thread_id, place.thread].append(row)
+            for (thread_id, name), rows in by_thread.items():
+                scope = scope_key(settings.scope, job.agent, name)
+                Passage.objects.index_messages(
+                    job.user_id, thread_id, rows, scope=scope
+                )
     return {
         message.id: vector for message, vector in zip(quotable, vectors, strict=True)
     }
 
 
-def _usable_messages(message_ids: Iterable[int | None]) -> set[int]:
-    """Return the messages that were neither deleted nor withheld since then."""
+class _Place(NamedTuple):
+    thread_id: int
+    thread: str
+    position: int
+
+
+def _find_places(message_ids: Iterable[int | None]) -> dict[int, _Place]:
+    """Return where messages are now, without those deleted or withheld since then.
+
+    The first turn of a conversation may have been moved to another thread.
+    """
     rows = StoredMessage.objects.filter(pk__in=[*message_ids], is_withheld=False)
-    return set(rows.values_list("pk", flat=True))
+    found = rows.values_list("pk", "thread_id", "thread__name", "position")
+    return {row[0]: _Place(*row[1:]) for row in found}
 
 
 def _is_quotable(message: PromptMessage) -> bool:
@@ -362,12 +380,11 @@ def _save_facts(
     contents = [tokenizer.strip_subject(draft.content) for draft in parsed.drafts]
     vectors, errors = embedding.embed_texts(memory.embedder, contents)
     with job.locked():
-        usable = _usable_messages(draft.message_id for draft in parsed.drafts)
-        held_for = memory.user_state.held_for
+        places = _find_places(draft.message_id for draft in parsed.drafts)
         texts = [
-            (replace(draft, held_for=held_for), vector, error)
+            (_placed(draft, places[draft.message_id], memory), vector, error)
             for draft, vector, error in zip(parsed.drafts, vectors, errors, strict=True)
-            if draft.message_id in usable
+            if draft.message_id in places
         ]
         drafts = [draft for draft, _, _ in texts]
         saved = fact_store.save_drafts(
@@ -378,11 +395,17 @@ def _save_facts(
             threshold=memory.user_state.dedup_threshold,
             errors=[error for _, _, error in texts],
         )
-        _raise_importance(job, drafts, saved, quotable=quotable)
+        _raise_importance(drafts, saved, quotable=quotable)
         changed = sum(result.outcome != "unchanged" for result in saved)
         held = sum(result.outcome == "pending_review" for result in saved)
         job.complete(found=parsed.total, saved=changed, held=held)
     _withhold_late(job, drafts, saved)
+
+
+def _placed(draft: FactDraft, place: _Place, memory: UserMemory) -> FactDraft:
+    """Return a draft with the scope of the thread that its message is in now."""
+    scope = scope_key(memory.memory.scope, draft.agent, place.thread)
+    return replace(draft, scope=scope, held_for=memory.user_state.held_for)
 
 
 def _withhold_late(
@@ -402,7 +425,6 @@ def _withhold_late(
 
 
 def _raise_importance(
-    job: ExtractionTask,
     drafts: Sequence[FactDraft],
     saved: Sequence[SaveResult],
     *,
@@ -419,6 +441,6 @@ def _raise_importance(
             importances[message_id] = importance
     # Always in the same order, so that two transactions cannot deadlock.
     for message_id, importance in sorted(importances.items()):
-        StoredMessage.objects.filter(
-            pk=message_id, thread_id=job.thread_id, importance__lt=importance
-        ).update(importance=importance)
+        StoredMessage.objects.filter(pk=message_id, importance__lt=importance).update(
+            importance=importance
+        )

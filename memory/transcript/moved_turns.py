@@ -32,6 +32,8 @@ def move_out(
     of_thread = StoredMessage.objects.of_thread(thread_id)
     messages = of_thread.filter(turn_id=turn_id, position__range=nearby)
     Owner.objects.lock(user_id, datetime.now(UTC))
+    # Extraction holds this lock while it makes passages and facts of the messages.
+    Owner.objects.select_for_update().filter(user_id=user_id).first()
     thread = Thread.objects.select_for_update(no_key=True).filter(pk=thread_id).first()
     rows = list(messages.values_list("id", "position", "digest"))
     if thread is None or not rows:  # erased in the meantime

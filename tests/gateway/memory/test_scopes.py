@@ -9,15 +9,17 @@ from access.users import identity
 from config import live
 from memory.checks import _unused_settings
 from memory.errors import FactInvalid
+from memory.extraction import extraction_worker, llm_call
 from memory.facts import fact_store, fact_validation
 from memory.facts.types import FactDraft
 from memory.models import Fact, Passage, Thread
+from memory.recall import embedding
 from tasks.models import Task
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask, prompt
 from tests.gateway.memory.test_recall import memory_block
 from tests.gateway.memory_client import MemoryClient, ok
-from tests.memory.extraction_harness import fact, propose_facts, run_due_jobs
+from tests.memory.extraction_harness import claim, fact, propose_facts, run_due_jobs
 
 pytestmark = pytest.mark.database
 
@@ -208,6 +210,41 @@ def test_thread_scope_moves_with_a_conversation(client, fake, user, setup):
     assert Fact.objects.get(user_id=user_id).scope == f"thread:{moved.name}"
     say(client, user, ASKED)
     assert "rides" not in recalled(fake)
+
+
+@pytest.mark.parametrize("step", [(llm_call, "call_model"), (embedding, "embed_texts")])
+def test_thread_scope_moves_during_extraction(
+    client, fake, user, setup, monkeypatch, step
+):
+    setup(memory="  scope: thread\n")
+    say(client, user, "First of all: hello")
+    learn(fake)
+    first = say(client, user, SAID)
+    original = getattr(*step)
+
+    def move_before(*args, **options):
+        monkeypatch.setattr(*step, original)
+        messages = [
+            {"role": "user", "content": SAID},
+            {"role": "assistant", "content": first.choices[0].message.content},
+            {"role": "user", "content": "And now?"},
+        ]
+        ask(client, user, messages=messages)
+        propose_facts(fake, BIKE)
+        return original(*args, **options)
+
+    monkeypatch.setattr(*step, move_before)
+    extraction_worker.run(claim())
+    user_id = identity.derive_user_id(user)
+    moved = Thread.objects.exclude(name="").get(user_id=user_id)
+    stored = Fact.objects.get(user_id=user_id)
+    assert stored.scope == f"thread:{moved.name}"
+    passage = Passage.objects.get(user_id=user_id, message=stored.message)
+    assert (passage.scope, passage.thread_id, passage.position) == (
+        stored.scope,
+        moved.pk,
+        0,
+    )
 
 
 def test_episode_contains_and_reaches_one_scope(client, fake, user, setup):
