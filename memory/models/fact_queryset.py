@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from config import live
 from database import keyset
-from memory.config import MEMORY
+from memory.config import MEMORY, scope_key
 from memory.errors import FactUnknown
 from memory.models.fact_changes import TRACKED_FIELDS, FactChange
 from memory.models.owners import Owner
@@ -32,6 +32,10 @@ class FactQuerySet(models.QuerySet["Fact"]):
         if fact is None:
             raise FactUnknown
         return fact
+
+    def of_thread(self, user_id: uuid.UUID, name: str) -> "FactQuerySet":
+        """Return the facts that are recalled in one thread only."""
+        return self.filter(user_id=user_id, scope=scope_key("thread", "", name))
 
     def expired(self, now: datetime) -> "FactQuerySet":
         """Return facts that are older than facts are kept, and not pinned."""

@@ -1,6 +1,7 @@
 """Deletion of messages, and of whole threads: at a user's request, or by age.
 
-Facts that were extracted from them stay: users delete those by their ids.
+Facts that were extracted from them stay: users delete those by their ids. Facts that
+are recalled in one thread only are deleted with it.
 """
 
 from collections import defaultdict
@@ -89,6 +90,10 @@ def delete_thread(user_id: UserId, name: str, *, keeps_episodes: bool = False) -
         Owner.objects.lock(user_id, datetime.now(UTC))
         thread = threads.select_for_update().get()
         Passage.objects.unindex(user_id, message__thread=thread)
+        # Otherwise a new thread of the same name would recall them.
+        own_facts = Fact.objects.of_thread(user_id, name)
+        Passage.objects.unindex(user_id, fact__in=own_facts)
+        own_facts.delete()
         Fact.objects.filter(message__thread=thread).update(message=None)
         FactMessage.objects.filter(message__thread=thread).delete()
         Summary.objects.filter(thread=thread).delete()

@@ -29,7 +29,7 @@ class DeletionCounts:
     messages: int
     summaries: int
     facts: int
-    """Facts that are forgotten."""
+    """Facts that are forgotten, and facts of the thread's scope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def forget_facts(user_id: UserId, name: str, confirmation: str) -> int:
 def confirm_deletion(
     user_id: UserId, name: str, confirmation: str, *, forgets_facts: bool
 ) -> DeletionCounts:
-    """Delete a thread; return what was deleted, without facts.
+    """Delete a thread; return what was deleted, without forgotten facts.
 
     Raises `ThreadUnknown`, `ConfirmationExpired`, and `ConfirmationInvalid` for the
     confirmation of another thread or of other facts.
@@ -110,13 +110,18 @@ def _check(confirmation: str, subject: str) -> None:
 def _facts(thread: Thread) -> FactQuerySet:
     """Return the facts that a message of the thread mentions."""
     links = FactMessage.objects.filter(message__thread=thread).values("fact")
-    facts = Fact.objects.filter(user_id=thread.user_id).exclude(status="deleted")
-    return facts.filter(Q(message__thread=thread) | Q(pk__in=links))
+    facts = Fact.objects.filter(user_id=thread.user_id)
+    mentioned = facts.filter(Q(message__thread=thread) | Q(pk__in=links))
+    return mentioned.exclude(status="deleted")
 
 
 def _count(thread: Thread, *, forgets_facts: bool) -> DeletionCounts:
+    own = Fact.objects.of_thread(thread.user_id, thread.name)
+    facts = own.exclude(status="deleted")
+    if forgets_facts:
+        facts = facts | _facts(thread)
     return DeletionCounts(
         thread.messages.count(),
         Summary.objects.filter(thread=thread).count(),
-        _facts(thread).count() if forgets_facts else 0,
+        facts.count(),
     )

@@ -315,7 +315,7 @@ async def delete_thread(
         query.confirmation,
         forgets_facts=forgets_facts,
     )
-    counts = ThreadCounts(**{**asdict(deleted), "facts": facts})
+    counts = ThreadCounts(**{**asdict(deleted), "facts": deleted.facts + facts})
     return json_response(ThreadDeleted(id=thread_id, deleted=counts))
 
 

@@ -230,7 +230,9 @@ class SessionList(ListPage[SessionObject]):
 class ThreadCounts(BaseModel):
     messages: int
     summaries: int
-    facts: int = Field(description="Facts that are forgotten; 0 with `facts=keep`.")
+    facts: int = Field(
+        description="Facts that are forgotten, and those recalled in the thread only."
+    )
 
 
 class DeletionRequested(BaseModel):

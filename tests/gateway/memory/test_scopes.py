@@ -212,6 +212,26 @@ def test_thread_scope_moves_with_a_conversation(client, fake, user, setup):
     assert "rides" not in recalled(fake)
 
 
+@pytest.mark.parametrize("facts", ["keep", "forget"])
+def test_thread_scope_ends_with_the_thread(client, fake, user, api, setup, facts):
+    setup(memory="  scope: thread\n")
+    user_id = identity.derive_user_id(user)
+    say(client, user, SAID, thread="one")
+    learn(fake, BIKE)
+    for scope in ("thread:one", "thread:two"):
+        draft = FactDraft("The user is allergic to nuts", is_pinned=True, scope=scope)
+        fact_store.save_drafts(user_id, [draft], [None], by="agent")
+    path = "/v1/threads/one"
+    asked = ok(api.send("DELETE", path, facts=facts), 202)
+    assert asked["would_delete"]["facts"] == 2
+    given = {"facts": facts, "confirmation": asked["confirmation"]}
+    assert ok(api.send("DELETE", path, **given))["deleted"]["facts"] == 2
+    say(client, user, ASKED, thread="one")
+    assert "green" not in recalled(fake)
+    assert "nuts" not in recalled(fake)
+    assert Fact.objects.get(user_id=user_id).scope == "thread:two"
+
+
 @pytest.mark.parametrize("step", [(llm_call, "call_model"), (embedding, "embed_texts")])
 def test_thread_scope_moves_during_extraction(
     client, fake, user, setup, monkeypatch, step
