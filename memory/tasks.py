@@ -11,6 +11,7 @@ from celery import shared_task
 
 from config import live
 from memory import memory_settings
+from memory.facts import candidates
 from memory.models import Fact
 from memory.recall import failed_embeddings
 from memory.recall.index import hnsw_index
@@ -38,12 +39,14 @@ def consolidate() -> None:
 def run_sweep(now: datetime) -> dict[str, int]:
     """Complete unfinished work; return how much, by kind.
 
-    Covers expired facts, idle sessions, texts without vectors, and the index of a new
-    embedder's vectors. A failure of one does not stop the others.
+    Covers expired facts, idle sessions, facts held for ended ones, texts without
+    vectors, and the index of a new embedder's vectors. A failure of one does not stop
+    the others.
     """
     steps: dict[str, Callable[[], int]] = {
         "facts expired": lambda: _expire_facts(now),
         "sessions ended": lambda: session_end.end_idle(now),
+        "facts promoted": candidates.promote_left_over,
         "texts embedded": failed_embeddings.retry_failed_texts,
         "indexes built": _build_hnsw_index,
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from django.db import transaction
-from django.db.models import Count
+from django.db.models import Count, Exists, F, OuterRef
 from django.utils import timezone
 
 from config import live
@@ -18,15 +18,18 @@ from core.ids import UserId
 from memory import memory_settings
 from memory.errors import FactUnknown
 from memory.facts import fact_store, forgetting
-from memory.models import Fact, FactStatus, Owner, StoredMessage
+from memory.models import Fact, FactMessage, FactStatus, Owner, StoredMessage
 from memory.models.fact_choices import FactCategory, HeldFor
 from memory.models.fact_queryset import FactQuerySet
 from memory.recall import search
 from memory.recall.query_embedding import NO_VECTOR
+from memory.sessions import session_end
 from memory.transcript import withholding
 
 MAX_REVIEWED = 100
 """Facts that one review decides about: to reject one takes some 0.1 s."""
+MAX_PROMOTED = 100
+"""Facts of ended sessions that one sweep accepts; the next continues."""
 
 Chosen = Collection[uuid.UUID] | Literal["all"]
 
@@ -71,13 +74,41 @@ def promote(user_id: UserId, thread_id: int, until_position: int) -> int:
         factmessage__message__is_withheld=False,
     )
     rows = facts.order_by("said_at", "id").values_list("pk", flat=True).distinct()
-    promoted = 0
-    for fact_id in list(rows):
-        if needs_consent():
-            _hold_for_consent(user_id, fact_id)
-        else:
-            promoted += _settle(user_id, fact_id, by="session") is not None
-    return promoted
+    return sum(_promote(user_id, fact_id) for fact_id in list(rows))
+
+
+def promote_left_over() -> int:
+    """Accept facts that are held for sessions which have ended; return how many.
+
+    Their extraction was retried after the end, or their messages were deleted. At most
+    `MAX_PROMOTED`, of all users, the oldest first; as `promote` does.
+    """
+    if memory_settings.resolve_for_users(live.current()) is None:
+        return 0
+    facts = Fact.objects.filter(
+        status=FactStatus.PENDING_REVIEW, held_for=HeldFor.SESSION
+    )
+    links = FactMessage.objects.filter(fact=OuterRef("pk"))
+    is_usable = ~Exists(links) | Exists(links.filter(message__is_withheld=False))
+    learning_off = Owner.objects.filter(
+        user_id=OuterRef("user_id"), is_learning_on=False
+    )
+    due = facts.filter(is_usable, ~Exists(learning_off))
+    if session_end.current_settings(live.current()) is not None:
+        in_session = links.filter(
+            message__position__gte=F("message__thread__session_start")
+        )
+        due = due.filter(~Exists(in_session))
+    rows = due.order_by("said_at", "id").values_list("user_id", "pk")
+    return sum(_promote(UserId(user), pk) for user, pk in list(rows[:MAX_PROMOTED]))
+
+
+def _promote(user_id: UserId, fact_id: uuid.UUID) -> bool:
+    """Accept a fact at the end of its session, or hold it for its user."""
+    if needs_consent():
+        _hold_for_consent(user_id, fact_id)
+        return False
+    return _settle(user_id, fact_id, by="session") is not None
 
 
 def choose(

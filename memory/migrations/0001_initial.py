@@ -354,6 +354,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='fact',
+            index=models.Index(condition=models.Q(('held_for', 'session'), ('status', 'pending_review')), fields=['said_at'], name='memory_fact_held_for_session'),
+        ),
+        migrations.AddIndex(
+            model_name='fact',
             index=models.Index(condition=models.Q(('category', 'episode'), ('status', 'active')), fields=['user_id', '-said_at'], name='memory_fact_episodes'),
         ),
         migrations.CreateModel(

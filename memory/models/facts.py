@@ -153,6 +153,12 @@ class Fact(TrackedFact):
                 condition=Q(status="active", expires_at__isnull=False),
                 name="memory_fact_expiring",
             ),
+            # The sweep looks for those whose session has ended.
+            models.Index(
+                fields=["said_at"],
+                condition=Q(status="pending_review", held_for="session"),
+                name="memory_fact_held_for_session",
+            ),
             # The last episode, for the next session.
             models.Index(
                 fields=["user_id", "-said_at"],

@@ -5,11 +5,13 @@ from datetime import timedelta
 
 import pytest
 
+from memory import tasks
 from memory.facts import candidates, fact_store, forgetting
 from memory.facts.candidates import Decisions
 from memory.models import Fact, FactMessage, Owner, StoredMessage, Thread
 from memory.recall import search
 from memory.recall.types import Query
+from memory.transcript import message_deletion
 from tests.memory.extraction_harness import (
     CONFIG,
     NOON,
@@ -110,6 +112,66 @@ def test_end_of_the_session_promotes_its_facts(fake, owner, put):
     assert promote(owner) == 1
     assert promote(owner) == 0
     assert candidates.count_held(owner) == {"session": 1}
+
+
+def open_session(owner, start: int | None = 0) -> None:
+    Thread.objects.filter(user_id=owner).update(session_start=start)
+
+
+def sweep(owner) -> list[tuple[str, str]]:
+    """Run the step of the sweep; return the states of the user's facts."""
+    candidates.promote_left_over()
+    rows = Fact.objects.filter(user_id=owner).order_by("said_at", "id")
+    return list(rows.values_list("status", "held_for"))
+
+
+HELD, ACTIVE = ("pending_review", "session"), ("active", "")
+
+
+@pytest.mark.parametrize("start", [None, 2], ids=["none", "a later one"])
+def test_sweep_accepts_facts_of_ended_sessions(fake, owner, put, start):
+    put(commit="session")
+    learn(fake, owner, "Loves green tea", TEA)
+    open_session(owner)
+    assert sweep(owner) == [HELD]
+    open_session(owner, start)
+    assert sweep(owner) == [ACTIVE]
+
+
+def test_sweep_holds_facts_of_ended_sessions_for_consent(fake, owner, put):
+    put(commit="session", consent="ask")
+    learn(fake, owner, "Loves green tea", TEA)
+    open_session(owner, None)
+    assert sweep(owner) == [("pending_review", "consent")]
+
+
+def test_sweep_accepts_facts_of_deleted_messages(fake, owner, put):
+    put(commit="session")
+    tea = learn(fake, owner, "Loves green tea", TEA)
+    open_session(owner)
+    message_deletion.delete_message(owner, tea.message_id)
+    assert sweep(owner) == [ACTIVE]
+
+
+def test_sweep_accepts_facts_of_deleted_threads(fake, owner, put):
+    put(commit="session")
+    learn(fake, owner, "Loves green tea", TEA)
+    open_session(owner)
+    message_deletion.delete_thread(owner, "")
+    assert tasks.run_sweep(NOON)["facts promoted"] == 1
+    assert sweep(owner) == [ACTIVE]
+
+
+def test_sweep_leaves_withheld_facts_and_users_who_do_not_learn(fake, owner, put):
+    put(commit="session")
+    tea = learn(fake, owner, "Loves green tea", TEA)
+    open_session(owner, None)
+    source = StoredMessage.objects.filter(pk=tea.message_id)
+    source.update(is_withheld=True)
+    assert sweep(owner) == [HELD]
+    source.update(is_withheld=False)
+    Owner.objects.filter(user_id=owner).update(is_learning_on=False)
+    assert sweep(owner) == [HELD]
 
 
 def test_promotion_supersedes_what_the_model_named(fake, owner, put):
