@@ -51,6 +51,8 @@ class Toolbox:
     """The turn's request; None outside a turn."""
     state: TurnState | None = None
     """The state that the tool of the turn's own agent changes."""
+    is_thread_known: bool = True
+    """False if the client sends its conversation without naming the thread."""
     is_shadow_run: bool = False
     """Whether tools that may change something are replaced by stubs."""
 
@@ -77,6 +79,8 @@ class Toolbox:
         settings, user_memory = memory_settings.resolve_for_agent(
             self.config, agent.name
         )
+        if settings.scope == "thread" and not self.is_thread_known:
+            return ()
         return memory_tools.make_tools(
             self.user_id,
             agent.name,

@@ -212,6 +212,23 @@ def test_thread_scope_moves_with_a_conversation(client, fake, user, setup):
     assert "rides" not in recalled(fake)
 
 
+def test_thread_scope_of_a_sent_conversation_needs_its_name(client, fake, user, setup):
+    setup(memory="  scope: thread\n")
+    say(client, user, SAID, "coach")
+    learn(fake, BIKE)
+    messages = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hi"},
+        {"role": "user", "content": ASKED},
+    ]
+    ask(client, user, messages=messages, agent="coach")
+    assert "rides" not in recalled(fake)
+    assert "tools" not in fake.requests[-1].body
+    named = {"thread_id": "one"}
+    ask(client, user, messages=messages, agent="coach", metadata=named)
+    assert "tools" in fake.requests[-1].body
+
+
 @pytest.mark.parametrize("facts", ["keep", "forget"])
 def test_thread_scope_ends_with_the_thread(client, fake, user, api, setup, facts):
     setup(memory="  scope: thread\n")
