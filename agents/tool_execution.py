@@ -10,13 +10,12 @@ import orjson
 
 from core import trace
 from core.errors import CoulisseError, recorded_text
+from core.events import HEARTBEAT_SECONDS
 from core.messages import Message, ToolCall
 from core.text.sanitization import escape_and_truncate
 from core.tools import Tool, ToolResult
 from core.trace import Call
 
-HEARTBEAT_SECONDS = 20.0
-"""The interval of heartbeats to the client while tools run."""
 MAX_CALLS = 64
 """Calls of one round that are executed; a misbehaving model may request more."""
 MAX_CONCURRENT = 16

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from core.messages import Message, Reasoning
 
+HEARTBEAT_SECONDS = 20.0
+"""The interval of heartbeats to the client while tools or checks run."""
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
 

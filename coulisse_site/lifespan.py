@@ -16,6 +16,7 @@ from gateway.asgi.handler import GatewayHandler
 from memory.recall import query_preparation
 from providers import client
 from providers.pricing import price_table
+from safety import background_checks
 from studio.live import broadcaster
 from studio.server import event_loop_bridge
 from tasks.queue import publisher
@@ -59,6 +60,7 @@ class Lifespan:
         watcher.stop()
         skills_watcher.stop()
         await self._handler.drain()
+        await background_checks.wait_for_all()
         event_loop_bridge.detach_loop()
         await mcp_sessions.close_sessions()
         await database_executor.wait_for_writes()

@@ -48,7 +48,7 @@ async def _run_check(
     safety: TurnSafety, check: SafetyCheck, messages: Sequence[Message], earlier: int
 ) -> Finding | None:
     text = "\n\n".join(filter(None, (each.text for each in messages[earlier:])))
-    if not text.strip():
+    if not text.strip() and check.by.json_schema is None:
         return None
     arguments = orjson.dumps({"when": check.when, "by": check.by.kind}).decode()
     entry = TracedToolCall(check.name, "safety", arguments)

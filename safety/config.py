@@ -313,6 +313,11 @@ class SafetyCheck(SafetyModel):
         return self.actions.get(level, NOTE)
 
     @property
+    def can_end_reply(self) -> bool:
+        may_refuse = self.on_failure == "refuse"
+        return may_refuse or any(each.ends_reply for each in self.actions.values())
+
+    @property
     def masks(self) -> bool:
         return any(action.mask for action in self.actions.values())
 

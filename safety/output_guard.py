@@ -7,17 +7,20 @@ from dataclasses import replace
 
 from core import trace
 from core.events import (
+    HEARTBEAT_SECONDS,
     Event,
     Heartbeat,
     LogProbs,
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
+    ToolCallDelta,
     TurnFinished,
 )
 from core.messages import Message
 from core.reply import Reply
 from safety import check_runner
+from safety.config import SafetyCheck
 from safety.text_window import TextWindow
 from safety.turn_safety import Finding, TurnSafety
 
@@ -36,71 +39,109 @@ class OutputGuard:
         self._safety = safety
         self._prompt = prompt
         self._earlier = earlier
+        self._stream = stream
+        self._beside = [each for each in safety.checks if each.when == "beside"]
+        self._windowed = safety.checks_at("after", is_windowed=True)
+        self._whole = safety.checks_at("after", is_windowed=False)
         self._window = TextWindow(
-            safety.checks_at("after", is_windowed=True),
-            safety.settings.window_chars if stream else None,
+            self._windowed, safety.settings.window_chars if stream else None
         )
+        self._holds_text = bool(self._windowed) or (stream and _can_end(self._whole))
+        self._holds_calls = stream and _can_end(
+            [*self._beside, *self._windowed, *self._whole]
+        )
+        self._calls: list[Event] = []
+        """The calls of the client's tools that are held back."""
         self._kind: Callable[[str], Event] = TextDelta
         """The kind of the text that is held back."""
-        self._stream = stream
         self._raw = Reply()
         """The reply as the model wrote it."""
+        self._length = 0
         self._has_text = False
         """Whether the client has received text."""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_reply_checked = False
 
     async def run(self, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
         """Yield the checked events of a reply, `TurnFinished` last.
 
         A check that ends the reply closes `events`, and so the model's call.
         """
-        beside = asyncio.create_task(self._check_input())
+        self._start(self._beside, self._prompt, self._earlier)
         pending: list[Event] = []
-        try:
-            async with aclosing(events):
-                async for event in events:
-                    self._raw.add(event)
-                    passed = self._filter(event)
-                    if isinstance(event, TurnFinished):
-                        await beside
-                        await self._check_reply()
-                    if self._safety.decision is not None:
-                        break
-                    pending += passed
-                    if not (self._stream or isinstance(event, TurnFinished)):
-                        continue  # The client has nothing yet, so all can be replaced.
-                    for each in pending:
-                        self._has_text = self._has_text or isinstance(each, TextDelta)
-                        yield each
-                    pending.clear()
-        finally:
-            beside.cancel()
+        async with aclosing(events):
+            async for event in events:
+                self._raw.add(event)
+                pending += await self._filter(event)
+                self._note()
+                if isinstance(event, TurnFinished):
+                    self._check_reply()
+                    while await self._is_checking():
+                        yield Heartbeat()
+                    pending = self._drop_log_probs(pending)
+                elif not self._stream:
+                    continue  # The client has nothing yet, so all can be replaced.
+                if self._safety.decision is not None:
+                    break
+                for each in pending:
+                    self._has_text |= isinstance(each, TextDelta | RefusalDelta)
+                    yield each
+                pending.clear()
         if self._safety.decision is not None:
             for each in ending(self._safety, has_text=self._has_text):
                 yield each
 
-    def _filter(self, event: Event) -> list[Event]:
+    def running_checks(self) -> list[asyncio.Task[None]]:
+        """Return the checks that still run at the end of the reply.
+
+        Of a reply that was cut, what the client has received is checked now.
+        """
+        if self._has_text and not self._is_reply_checked:
+            self._check_reply(is_cut=True)
+        return [task for task in self._tasks if not task.done()]
+
+    async def _filter(self, event: Event) -> list[Event]:
         """Return the events that pass now."""
         match event:
             case TextDelta() | RefusalDelta() | ReasoningDelta():
+                self._length += len(event.text)
+        if self._stream or self._length <= check_runner.MAX_INLINE_CHARS:
+            return self._filter_inline(event)
+        return await asyncio.to_thread(self._filter_inline, event)
+
+    def _filter_inline(self, event: Event) -> list[Event]:
+        match event:
+            case TextDelta() | RefusalDelta() | ReasoningDelta() if self._holds_text:
                 passed = [] if type(event) is self._kind else self._flush()
                 self._kind = type(event)
                 text = self._window.add(event.text)
-                self._note()
                 return [*passed, self._kind(text)] if text else passed
-            case LogProbs():
+            case LogProbs() if self._holds_text and self._stream:
                 return []  # They would show tokens before the text has passed.
-            case Heartbeat():
+            case ToolCallDelta() if self._holds_calls:
+                self._calls.append(event)
+                return []
+            case Heartbeat() | LogProbs():
                 return [event]
             case TurnFinished():
                 exchange = tuple(map(self._mask_message, event.exchange))
-                return [*self._flush(), replace(event, exchange=exchange)]
+                finished = replace(event, exchange=exchange)
+                return [*self._flush(), *self._calls, finished]
             case _:
                 return [*self._flush(), event]
 
     def _flush(self) -> list[Event]:
-        text = self._window.flush()
-        self._note()
+        text = self._window.flush() if self._holds_text else ""
         return [self._kind(text)] if text else []
+
+    def _drop_log_probs(self, passed: list[Event]) -> list[Event]:
+        """Return the events without log probabilities if the text was changed."""
+        sent = Reply()
+        for event in passed:
+            sent.add(event)
+        if (sent.text, sent.refusal) == (self._raw.text, self._raw.refusal):
+            return passed
+        return [event for event in passed if not isinstance(event, LogProbs)]
 
     def _note(self) -> None:
         for found in self._window.take_found():
@@ -110,22 +151,43 @@ class OutputGuard:
         """Return a message of the exchange as its client received it."""
         if message.role != "assistant" or not isinstance(message.content, str):
             return message
-        window = TextWindow(self._safety.checks_at("after", is_windowed=True), None)
+        window = TextWindow(self._windowed, None)
         return replace(message, content=window.add(message.content) + window.flush())
 
-    async def _check_input(self) -> None:
-        checks = [check for check in self._safety.checks if check.when == "beside"]
-        await check_runner.run_checks(
-            self._safety, checks, self._prompt, earlier=self._earlier
-        )
-
-    async def _check_reply(self) -> None:
-        checks = self._safety.checks_at("after", is_windowed=False)
-        text = self._raw.text or self._raw.refusal
+    def _check_reply(self, *, is_cut: bool = False) -> None:
+        """Start the checks of the whole reply."""
+        self._is_reply_checked = True
+        text = "\n\n".join(filter(None, (self._raw.text, self._raw.refusal)))
+        checks = self._whole
+        if is_cut or (not text and self._raw.tool_calls):
+            # A cut text is no JSON, and a call of a tool needs none.
+            checks = [each for each in checks if each.by.json_schema is None]
         messages = [*self._prompt, Message("assistant", text)]
-        await check_runner.run_checks(
-            self._safety, checks, messages, earlier=len(self._prompt)
-        )
+        self._start(checks, messages, len(self._prompt))
+
+    def _start(
+        self, checks: Sequence[SafetyCheck], messages: Sequence[Message], earlier: int
+    ) -> None:
+        """Run checks as a task, which is not cancelled if the reply is cut."""
+        if checks:
+            run = check_runner.run_checks(
+                self._safety, checks, messages, earlier=earlier
+            )
+            self._tasks.append(asyncio.create_task(run))
+
+    async def _is_checking(self) -> bool:
+        """Wait for the checks, at most until a heartbeat is due; return whether some
+        still run."""
+        if not self._tasks:
+            return False
+        done, running = await asyncio.wait(self._tasks, timeout=HEARTBEAT_SECONDS)
+        for task in done:
+            task.result()
+        return bool(running)
+
+
+def _can_end(checks: Sequence[SafetyCheck]) -> bool:
+    return any(check.can_end_reply for check in checks)
 
 
 def ending(safety: TurnSafety, *, has_text: bool = False) -> list[Event]:

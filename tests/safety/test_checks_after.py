@@ -8,7 +8,14 @@ from access.users import identity
 from telemetry.models import Turn
 from telemetry.storage import turn_store
 from testing.wires import ScriptedAnswer
-from tests.gateway.calls import body, choices, frames, post, text_of
+from tests.gateway.calls import (
+    body,
+    choices,
+    frames,
+    open_connection,
+    post,
+    text_of,
+)
 from tests.safety.safe_server import (
     check,
     control_check,
@@ -17,6 +24,7 @@ from tests.safety.safe_server import (
     script,
     verdict,
 )
+from tests.tasks.conftest import wait_until
 
 pytestmark = pytest.mark.database
 
@@ -110,7 +118,11 @@ def test_control_model_decides_before_the_end(
     actions = {"crisis": {"replace": "Call 112."}}
     configure(safety_yaml(control_check(when=when, actions=actions)))
     script(fake, verdict("crisis"), "A short reply.")
-    assert reply_of(server, user, stream=stream) == "Call 112."
+    text = reply_of(server, user, stream=stream)
+    if when == "beside" and stream:
+        # Without a check of the reply, its text is not held back.
+        text = text.removeprefix("A short reply.\n\n")
+    assert text == "Call 112."
     asked = next(r for r in fake.requests if r.body["model"] == "control")
     seen = asked.body["messages"][-1]["content"].partition("To check:")[2]
     assert ("A short reply." in seen) is (when == "after")
@@ -214,3 +226,48 @@ def test_other_endpoints_mask_and_replace(
     text = ask()
     assert "Sorry." in text
     assert "forbidden" not in text
+
+
+def script_slow(fake, *, reply: ScriptedAnswer) -> None:
+    """Answer control models after a pause."""
+    found = ScriptedAnswer([verdict("crisis")], pause_seconds=0.5)
+    script(fake, found, reply)
+
+
+@pytest.mark.parametrize("when", ["beside", "after"])
+def test_check_ends_though_the_client_leaves(
+    server, configure, fake, user, user_id, when
+):
+    configure(safety_yaml(control_check(when=when)))
+    pieces = ["Paris.", " The end."]
+    script_slow(fake, reply=ScriptedAnswer(pieces, hang="mid_stream"))
+    with open_connection(server, body(user, "Hello", stream=True)) as caller:
+        caller.read_until("Paris.")
+    wait_until(lambda: incidents_of(user_id))
+    (incident,) = incidents_of(user_id)
+    assert (incident.stage, incident.level) == (when, "crisis")
+
+
+@pytest.mark.parametrize("when", ["beside", "after"])
+def test_check_ends_though_the_provider_fails(
+    server, configure, fake, user, user_id, when
+):
+    configure(safety_yaml(control_check(when=when)))
+    pieces = ["Paris.", " The end."]
+    script_slow(fake, reply=ScriptedAnswer(pieces, cut="mid_stream"))
+    frames(server, body(user, "Hello"))
+    wait_until(lambda: incidents_of(user_id))
+    (incident,) = incidents_of(user_id)
+    assert (incident.stage, incident.level) == (when, "crisis")
+
+
+def test_check_beside_ends_though_another_decides(
+    server, configure, fake, user, user_id
+):
+    words = check(when="after", actions={"flagged": {"replace": "Sorry."}})
+    configure(safety_yaml(words, control_check(when="beside")))
+    pieces = [f"forbidden {LONG}", LONG]
+    script_slow(fake, reply=ScriptedAnswer(pieces, hang="mid_stream"))
+    assert text_of(frames(server, body(user, "Hello"))) == "Sorry."
+    wait_until(lambda: len(incidents_of(user_id)) == 2)
+    assert [each.check_name for each in incidents_of(user_id)] == ["words", "distress"]

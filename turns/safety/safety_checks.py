@@ -10,7 +10,7 @@ from core.events import Event, TurnFinished
 from core.messages import Message
 from database import database_executor
 from database.errors import DatabaseDown
-from safety import check_runner, incidents, output_guard
+from safety import background_checks, check_runner, incidents, output_guard
 from safety.output_guard import OutputGuard
 from safety.turn_safety import TurnSafety
 from turns.lifecycle import turn_record
@@ -110,7 +110,14 @@ async def check_reply(
                     await store_incidents(safety)
                 yield event
     finally:
+        if running := guard.running_checks():
+            background_checks.run_later(_finish(safety, running))
         await store_incidents(safety)
+
+
+async def _finish(safety: TurnSafety, checks: Sequence[asyncio.Task[None]]) -> None:
+    await asyncio.wait(checks)
+    await store_incidents(safety)
 
 
 def _conversation(turn: Turn) -> tuple[list[Message], int]:
