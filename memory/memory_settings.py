@@ -54,6 +54,10 @@ _cache: tuple[Config | None, dict[Any, ResolvedMemory]] = (None, {})
 """The current configuration, and the resolution of each agent's overrides."""
 
 
+_narrow: tuple[Config | None, bool] = (None, False)
+"""The current configuration, and whether it has narrow scopes."""
+
+
 def resolve(
     config: Config,
     overrides: MemoryOverrides | None = None,
@@ -85,6 +89,16 @@ def resolve_for_agent(config: Config, name: str) -> ResolvedMemory:
     if agent is None:
         return resolve(config)
     return resolve(config, agent.memory, (agent.provider, agent.model))
+
+
+def has_narrow_scopes(config: Config) -> bool:
+    """Return whether an agent has a narrower scope than the user."""
+    global _narrow
+    if _narrow[0] is not config:
+        agents = config.get(AGENT_SETTINGS)
+        scopes = {resolve_for_agent(config, name).settings.scope for name in agents}
+        _narrow = config, bool(scopes - {"user"})
+    return _narrow[1]
 
 
 def resolve_for_users(config: Config) -> UserMemory | None:

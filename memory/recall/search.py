@@ -13,7 +13,9 @@ from typing import Generic, TypeVar
 
 from django.db import connection
 
+from config import live
 from core.ids import UserId
+from memory import memory_settings
 from memory.config import USER_SCOPE
 from memory.errors import RecallOff
 from memory.facts.types import AnyCategory, Status
@@ -210,7 +212,7 @@ def _search_messages(
 ) -> list[MessageHit]:
     cutoff, scope = condition
     plan = _SearchPlan(
-        lambda index: index.messages(parsed, cutoff, scope or USER_SCOPE),
+        lambda index: index.messages(parsed, cutoff, _index_scope(scope)),
         fusion.MESSAGE_WEIGHTS,
         lambda found: StoredMessage.objects.by_passage(user_id, found),
         lambda message: scope in (None, message.scope),
@@ -257,13 +259,19 @@ def _collect_top(
 
 
 def _prefilter(fact_filter: FactFilter) -> FactFilter:
-    """Return the filter of an index, which need not look for the widest scope.
+    return replace(fact_filter, scope=_index_scope(fact_filter.scope))
 
-    Most facts have it, and the others are left out of the results.
+
+def _index_scope(scope: str | None) -> str | None:
+    """Return the scope that an index looks for; None is any.
+
+    Without narrow scopes nearly all has the widest, and the rest is left out later.
     """
-    if fact_filter.scope != USER_SCOPE:
-        return fact_filter
-    return replace(fact_filter, scope=None)
+    if scope != USER_SCOPE:
+        return scope
+    config = live.current_or_none()
+    has_narrow = config is not None and memory_settings.has_narrow_scopes(config)
+    return scope if has_narrow else None
 
 
 def _fact_matches(fact_filter: FactFilter, now: datetime, fact: Fact) -> bool:

@@ -62,14 +62,14 @@ class NumpyIndex:
         return _score_passages(corpus, query, mask, windows=False)
 
     def messages(
-        self, query: ParsedQuery, cutoff: tuple[int, int] | None, scope: str
+        self, query: ParsedQuery, cutoff: tuple[int, int] | None, scope: str | None
     ) -> RetrieverScores | SparseRetrieverScores:
         """Return the matching passages of messages, without those from `cutoff` on.
 
         With a scope, only those of it.
         """
         corpus = self._corpora.messages
-        ids = self._scope_ids(scope) if scope else None
+        ids = None if scope is None else self._scope_ids(scope)
         if isinstance(corpus, SmallCorpus):
             return corpus.find(query, _message_exclusion(cutoff, ids))
         mask = None if cutoff is None else _mask_before(corpus, *cutoff)

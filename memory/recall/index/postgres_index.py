@@ -138,7 +138,7 @@ class PostgresIndex:
         return collector.collect_scores(query, ["terms"])
 
     def messages(
-        self, query: ParsedQuery, cutoff: tuple[int, int] | None, scope: str
+        self, query: ParsedQuery, cutoff: tuple[int, int] | None, scope: str | None
     ) -> RetrieverScores:
         """Return the matching passages of messages, without those from `cutoff` on.
 
@@ -146,7 +146,7 @@ class PostgresIndex:
         """
         values: dict[str, Any] = {"user_id": self._user_id}
         condition = ""
-        if scope:
+        if scope is not None:
             values["scope"] = scope
             condition = "AND p.scope = %(scope)s "
         if cutoff is not None:

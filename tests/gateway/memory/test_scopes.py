@@ -13,7 +13,8 @@ from memory.extraction import extraction_worker, llm_call
 from memory.facts import fact_store, fact_validation
 from memory.facts.types import FactDraft
 from memory.models import Fact, Passage, Thread
-from memory.recall import embedding
+from memory.recall import embedding, search
+from memory.recall.types import Query
 from tasks.models import Task
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask, prompt
@@ -178,6 +179,22 @@ def test_tools_find_and_change_only_the_scope(client, fake, user, api, setup):
         "The user plays the cello": None,
         "The user plays the harp": "agent:coach",
     }
+
+
+def test_many_narrow_memories_hide_no_wider_one(user, setup, database):
+    setup("memory: {scope: agent}")
+    user_id = identity.derive_user_id(user)
+    words = "bicycle", "of", "the", "user"
+    narrow = [f"The bicycle of the user has number {n}" for n in range(250)]
+    drafts = [FactDraft(text, scope="agent:coach") for text in narrow]
+    for start in range(0, 250, 50):
+        fact_store.save_drafts(
+            user_id, drafts[start : start + 50], [None] * 50, by="operator"
+        )
+    wide = FactDraft("A bicycle is among the many things that Ada has in Oslo")
+    fact_store.save_drafts(user_id, [wide], [None], by="operator")
+    found = search.search_facts(user_id, Query(" ".join(words)), limit=3, scope="")
+    assert [hit.fact.content for hit in found] == [wide.content]
 
 
 # By thread.
