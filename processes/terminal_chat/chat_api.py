@@ -126,7 +126,7 @@ class ChatApi:
         params: dict[str, str | int] | None = None,
     ) -> Iterator[bytes]:
         """Yield the pieces of a successful response."""
-        url = self._url.join("/v1/" + "/".join(quote(part, safe="") for part in path))
+        url = self._url.join("/v1/" + "/".join(map(_quote, path)))
         headers = {} if content is None else {b"Content-Type": b"application/json"}
         if user is not None:
             headers[USER_HEADER] = user.encode()
@@ -148,6 +148,12 @@ class ChatApi:
                 f"cannot reach {address} ({exc or type(exc).__name__}): start the "
                 "server with `manage.py start`, or pass its address with --url"
             ) from exc
+
+
+def _quote(part: str) -> str:
+    """Return a part of a path; `.` and `..` would be steps within it."""
+    encoded = quote(part, safe="")
+    return encoded if encoded.strip(".") else encoded.replace(".", "%2E")
 
 
 def _parse_url(text: str) -> httpx2.URL:

@@ -11,8 +11,7 @@ from core.text.sanitization import escape_and_truncate_line, escape_for_terminal
 from processes.terminal_chat.chat_api import ChatApi, ChatRefused, Item, Response
 
 LISTED = 100
-MAX_DIGITS = 4
-"""Longer numbers are no score."""
+SCORES = tuple(map(str, range(11)))
 SHOWN_LENGTH = 300
 """Characters of a memory, an argument or a result that are shown."""
 MAX_INCOGNITO_MESSAGES = 200
@@ -108,7 +107,7 @@ class ChatSession:
                 turn = chunk.id or turn
                 for choice in chunk.choices:
                     text = choice.delta.content or choice.delta.refusal or ""
-                    reply.append(text)
+                    reply += [text] if text else []
                     self._write(escape_for_terminal(text))
                     if choice.finish_reason == "length":
                         self._output.write_note("\n(cut: the reply reached its limit)")
@@ -173,7 +172,12 @@ class ChatSession:
         """End the session, with feedback if you like: 0 to 10, and a comment."""
         score, _, comment = argument.partition(" ")
         body: dict[str, Any] = {"comment": argument}
-        if score.isascii() and score.isdecimal() and len(score) < MAX_DIGITS:
+        if score[:1].isdecimal():
+            if score not in SCORES:
+                raise ChatRefused(
+                    f"'{_shorten(score)}' is no score from 0 to 10: /end 8 Thanks. "
+                    "Begin a comment without a score with a word"
+                )
             body = {"score": int(score), "comment": comment}
         body["agent"] = self._agent
         self._request("POST", "threads", self.thread, "end", body=body)

@@ -156,7 +156,28 @@ def test_sessions_are_ended_with_feedback(
     assert found[0] == (4, "That helped.")
     assert len(found) == 2
     assert err.startswith("session ended\nsession ended\n")
-    assert "'score'" in err
+    assert "'11' is no score from 0 to 10" in err
+
+
+def test_score_is_checked_before_it_is_sent(chat: Chat, user: str):
+    _, err = chat("/end 5/10 good", user=user)
+    assert "'5/10' is no score from 0 to 10" in err
+
+
+def test_thread_may_be_named_by_dots(chat: Chat, fake: FakeProvider, user: str):
+    fake.reply("ok")
+    _, err = chat("Hi", "/end 4", user=user, thread="..")
+    assert "This thread has had no session" in err
+
+
+def test_empty_incognito_reply_is_not_sent_again(
+    chat: Chat, fake: FakeProvider, user: str
+):
+    fake.reply("")
+    fake.reply("ok")
+    chat("/incognito", "one", "two", user=user)
+    texts = [each["content"] for each in fake.requests[-1].body["messages"]]
+    assert texts[1:] == ["two"]
 
 
 def test_incognito_sends_the_conversation_itself(
