@@ -42,7 +42,6 @@ ID_FIELDS = {
     "experiments": "name",
     "facts": "id",
     "feedback": "id",
-    "incidents": "id",
     "judges": "name",
     "maintenance-jobs": "id",
     "messages": "id",
@@ -103,7 +102,7 @@ def studio(
         yield client
 
 
-NOT_IN_DEMO = ("files", "mcp-sign-ins", "override-history", "overrides")
+NOT_IN_DEMO = ("files", "incidents", "mcp-sign-ins", "override-history", "overrides")
 
 
 def list_ids(studio: httpx2.Client) -> dict[str, list[str]]:
