@@ -47,7 +47,6 @@ ID_FIELDS = {
     "messages": "id",
     "periodic-tasks": "id",
     "scores": "id",
-    "sessions": "id",
     "smoke": "name",
     "smoke-conversations": "id",
     "smoke/runs": "runs",
@@ -102,7 +101,14 @@ def studio(
         yield client
 
 
-NOT_IN_DEMO = ("files", "incidents", "mcp-sign-ins", "override-history", "overrides")
+NOT_IN_DEMO = (
+    "files",
+    "incidents",
+    "mcp-sign-ins",
+    "override-history",
+    "overrides",
+    "sessions",
+)
 
 
 def list_ids(studio: httpx2.Client) -> dict[str, list[str]]:
