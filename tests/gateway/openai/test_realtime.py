@@ -277,7 +277,7 @@ def test_slow_tool_is_given_up(server, http, user, monkeypatch):
         description, parameters = "Waits.", {"type": "object"}
         call = staticmethod(never)
 
-    async def tools(*_):
+    async def tools(*_, **__):
         return [Slow()]
 
     monkeypatch.setattr(turn_builder, "_tools", tools)
