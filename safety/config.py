@@ -5,6 +5,7 @@
 | coulisse.E851 | a check's provider is not under `providers:` |
 """
 
+import re
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -59,12 +60,20 @@ def _check_pattern(pattern: str) -> str:
     except re2.error as exc:
         reason = exc.args[0].decode() if exc.args else "invalid"
         raise ValueError(
-            f"is not a pattern of RE2: {escape_and_truncate(str(reason))}; RE2 has no "
-            "look-around and no back-references"
+            f"is not a pattern of RE2: {escape_and_truncate(reason)}{_hint(reason)}"
         ) from exc
     if compiled.search(""):
         raise ValueError("matches the empty text, so it would match every text")
     return pattern
+
+
+def _hint(reason: str) -> str:
+    """Return what to do about a refused pattern, if its reason does not say it."""
+    if re.match(r"invalid (perl operator|escape sequence: \\[\dk])", reason):
+        return "; RE2 has no look-around and no back-references"
+    if reason.startswith("pattern too large"):
+        return "; shorten its repetitions, or write it as several patterns"
+    return ""
 
 
 Pattern = Annotated[
@@ -144,7 +153,10 @@ class Detector(SafetyModel):
         None, description="Attempts to override the instructions of the agent."
     )
     json_schema: Annotated[dict[str, Any], AfterValidator(_check_schema)] | None = (
-        Field(None, description="The schema of a reply, which must be JSON.")
+        Field(
+            None,
+            description="The schema of a reply, which must be JSON; `{}` is any JSON.",
+        )
     )
     moderation: ModerationConfig | None = Field(
         None, description="A provider's moderation endpoint; `{}` uses the defaults."
@@ -153,8 +165,8 @@ class Detector(SafetyModel):
 
     @model_validator(mode="after")
     def _check_one(self) -> "Detector":
-        given = [name for name in type(self).model_fields if getattr(self, name)]
-        if len(self.model_fields_set) != 1 or (not given and self.moderation is None):
+        given = [getattr(self, name) for name in self.model_fields_set]
+        if len(given) != 1 or given[0] is None:
             names = ", ".join(type(self).model_fields)
             raise ValueError(f"must have exactly one of {names}")
         return self

@@ -46,13 +46,27 @@ def group_errors(errors: list[ErrorDetails], data: Any) -> Iterator[list[Located
     meant gets a message.
     """
     choices = defaultdict(list)
-    for error in (_locate_error(details, data) for details in errors):
+    counted = (details for details in errors if not _is_miscounted(details))
+    for error in (_locate_error(details, data) for details in counted):
         if error.choice is None:
             yield [error]
         else:
             choices[error.choice].append(error)
     for location, located in choices.items():
         yield from _select_form(location, located)
+
+
+def _is_miscounted(details: ErrorDetails) -> bool:
+    """Whether a list is only called too short because its items are invalid.
+
+    Pydantic counts the valid ones; the others have messages of their own.
+    """
+    given = details["input"]
+    if details["type"] != "too_short" or not isinstance(given, list):
+        return False
+    context = details["ctx"]
+    is_set = "set" in context["field_type"].lower()
+    return not is_set and len(given) >= int(context["min_length"])
 
 
 def _select_form(

@@ -4,7 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from config.errors import ConfigInvalid
-from safety.config import SAFETY, compile_pattern
+from config.validation import validator
+from config.validation.validator import ShapeError
+from safety.config import SAFETY, SafetyCheck, compile_pattern
 from tests.safety.safe_server import check, control_check, safety_yaml
 
 MODEL = {"provider": "openai", "model": "m", "instructions": "x"}
@@ -23,7 +25,9 @@ def refusal(*checks: dict) -> str:
         ({"by": {}}, "must have exactly one of regex, pii, injection, json_schema"),
         ({"by": TWO}, "must have exactly one of"),
         ({"by": {"regex": {"flagged": ["(a"]}}}, "is not a pattern of RE2: missing )"),
+        ({"by": {"pii": None}}, "must have exactly one of"),
         ({"by": {"regex": {"flagged": ["(?=a)b"]}}}, "RE2 has no look-around"),
+        ({"by": {"regex": {"flagged": [r"(a)\1"]}}}, "no back-references"),
         ({"by": {"regex": {"flagged": ["a*"]}}}, "matches the empty text"),
         ({"by": {"regex": {"flagged": []}}}, "at least 1 item"),
         ({"by": {"regex": {"high": ["a"]}}}, "level 'high', which is not under levels"),
@@ -54,6 +58,35 @@ def refusal(*checks: dict) -> str:
 )
 def test_invalid_check_is_refused(fields, problem):
     assert problem in refusal(check(**fields))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        (r"(?:\pL{0,300}){1}" * 3, "shorten its repetitions, or write it as several"),
+        ("a{5000}", "invalid repetition size: {5000}"),
+        (r"\q", r"invalid escape sequence: \q"),
+    ],
+    ids=["size", "repetition", "escape"],
+)
+def test_hint_about_a_pattern_fits_its_error(pattern, problem):
+    refused = refusal(check(by={"regex": {"flagged": [pattern]}}))
+    assert problem in refused
+    assert "look-around" not in refused
+
+
+def test_invalid_items_are_not_called_missing():
+    by = {"pii": ["nope"]}
+    with pytest.raises(ShapeError) as caught:
+        validator.validate_section(SAFETY, {"checks": [check(by=by)]}, {})
+    (problem,) = caught.value.problems
+    assert "'checks[0].by.pii[0]' must be one of 'email'" in problem.message
+
+
+def test_empty_schema_accepts_any_json():
+    by = SafetyCheck.model_validate(check(by={"json_schema": {}}, when="after")).by
+    assert by.kind == "json_schema"
+    assert by.validator.is_valid([1])
 
 
 def test_names_are_unique():
