@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.errors import Invalid
+from core.errors import CoulisseError, Invalid
+from core.trace import Attempt
 from providers import client, registry
 from providers.config import ProviderConfig
 from providers.resilience import error_mapping
@@ -47,7 +48,7 @@ async def create_client_secret(
 ) -> ClientSecret:
     """Create a key at the first endpoint of a provider of kind `openai`.
 
-    Raises the errors in `providers.errors`.
+    Raises the errors in `providers.errors`, with the provider and the attempts.
     """
     entry = provider.per_endpoint()[0]
     base_url = entry.base_url or registry.KINDS[entry.kind].base_url
@@ -57,7 +58,14 @@ async def create_client_secret(
         "expires_after": {"anchor": "created_at", "seconds": lifetime_seconds},
         "session": session,
     }
-    payload = await client.post_json(source, PATH, body, _parse_response)
+    attempts: list[Attempt] = []
+    try:
+        payload = await client.post_json(
+            source, PATH, body, _parse_response, attempts=attempts
+        )
+    except CoulisseError as exc:
+        exc.provider, exc.attempts = name, len(attempts)
+        raise
     return ClientSecret(
         payload["value"],
         payload["expires_at"],

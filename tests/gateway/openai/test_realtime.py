@@ -191,8 +191,10 @@ def test_another_provider_can_speak(running, configure, client, fake, user):
 
 def test_failure_of_the_provider_is_mapped_and_recorded(server, http, fake, user):
     fake.fail(401)
-    refusal = error(request_key(http, user), 502)
-    assert refusal["code"] == "provider_key_refused"
+    answer = request_key(http, user)
+    assert error(answer, 502)["code"] == "provider_key_refused"
+    assert answer.headers["x-coulisse-provider"] == "openai"
+    assert answer.headers["x-coulisse-attempts"] == "1"
     fake.raw(b'{"value": 3}')
     assert error(request_key(http, user), 502)["code"] == "provider_broken_reply"
     assert [each.outcome for each in records(user)] == ["error", "error"]
