@@ -1,6 +1,6 @@
 """Errors of users and the facts about them."""
 
-from core.errors import Invalid, NotFound
+from core.errors import Conflict, Invalid, NotFound
 
 
 class FactUnknown(NotFound):
@@ -25,6 +25,12 @@ again without it."""
 
 class FactInvalid(Invalid):
     """The fact is invalid."""
+
+
+class FactDecided(Conflict):
+    """This fact is no longer pending review."""
+
+    code = "memory_not_pending"
 
 
 class LearningOff(Invalid):

@@ -169,7 +169,7 @@ class FactAdmin(UserRowsAdmin):
         user_id = UserId(row.user_id)
         fact_id = candidates.accept(user_id, row.pk, by=ACTOR)
         if fact_id is None:
-            return changed(row, False)
+            raise candidates.why_undecided(user_id, row.pk)
         details = changed(row, True, "status").details
         stored = Fact.objects.get_known(user_id, fact_id)
         return Outcome(True, details, row=stored, target=row.public_id)
@@ -183,7 +183,9 @@ class FactAdmin(UserRowsAdmin):
     )
     def reject(self, request: HttpRequest, row: Fact) -> Outcome:
         user_id = UserId(row.user_id)
-        return changed(row, candidates.reject(user_id, row.pk, by=ACTOR))
+        if not candidates.reject(user_id, row.pk, by=ACTOR):
+            raise candidates.why_undecided(user_id, row.pk)
+        return changed(row, True)
 
     @action("Pin", audit="memory.change", is_available=lambda f: f.can_be_pinned)
     def pin(self, request: HttpRequest, row: Fact) -> Outcome:

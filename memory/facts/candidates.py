@@ -14,10 +14,11 @@ from django.db.models import Count, Exists, F, OuterRef
 from django.utils import timezone
 
 from config import live
+from core.errors import CoulisseError
 from core.ids import UserId
 from memory import memory_settings
-from memory.errors import FactUnknown
-from memory.facts import fact_store, forgetting
+from memory.errors import FactDecided, FactInvalid, FactUnknown
+from memory.facts import fact_store, fact_validation, forgetting
 from memory.models import Fact, FactMessage, FactStatus, Owner, StoredMessage
 from memory.models.fact_choices import FactCategory, HeldFor
 from memory.models.fact_queryset import FactQuerySet
@@ -142,9 +143,26 @@ def reject(user_id: UserId, fact_id: uuid.UUID, *, by: str) -> bool:
     if not _held(user_id).filter(pk=fact_id).exists():
         return False
     try:
-        return forgetting.forget(user_id, fact_id, by=by, reason="rejected")
+        return forgetting.forget(
+            user_id, fact_id, by=by, reason="rejected", only_held=True
+        )
     except FactUnknown:  # It has become part of another fact meanwhile.
         return False
+
+
+def why_undecided(user_id: UserId, fact_id: uuid.UUID) -> CoulisseError:
+    """Return the reason why a fact could not be accepted or rejected."""
+    fact = Fact.objects.filter(user_id=user_id, pk=fact_id).first()
+    if fact is None:
+        return FactDecided(
+            "This fact is no longer pending review: it was deleted, or has become part "
+            "of another one"
+        )
+    if fact.is_held:
+        return FactInvalid(f"{fact_validation.TOO_MANY_RULES}: delete one first")
+    return FactDecided(
+        f"This fact is no longer pending review: it is {fact.current_status} now"
+    )
 
 
 def _held(user_id: UserId) -> FactQuerySet:

@@ -49,11 +49,13 @@ def forget(
     by: str,
     reason: str = "",
     purge: bool = False,
+    only_held: bool = False,
 ) -> bool:
     """Forget a fact; return False if it was forgotten before.
 
     It and its history stay stored, to be restored; with `purge` they are deleted, and
-    the messages that mention it are emptied. Raises `FactUnknown`.
+    the messages that mention it are emptied. With `only_held`, a fact that is no longer
+    held stays as it is. Raises `FactUnknown`.
     """
     fact = Fact.objects.get_known(user_id, fact_id)
     mentioning = _find_messages(fact)
@@ -63,6 +65,8 @@ def forget(
         mentioning |= _linked_messages(fact)
         # First: an episode that is forgotten must not be written again.
         with fact.stored() as now:
+            if only_held and not fact.is_held:
+                return False
             deleted = {"status": FactStatus.DELETED.value}
             is_new = fact.change(deleted, "deleted", by=by, at=now, reason=reason)
         withheld = withholding.withhold(user_id, mentioning, purge=purge)

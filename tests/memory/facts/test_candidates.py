@@ -1,9 +1,11 @@
 """Facts that are held until a session ends or a person decides."""
 
+import threading
 import uuid
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 
 from memory import tasks
 from memory.facts import candidates, fact_store, forgetting
@@ -337,6 +339,44 @@ def test_fact_that_is_merged_meanwhile_cannot_be_rejected(owner, monkeypatch):
 
     monkeypatch.setattr(forgetting, "forget", merge_and_forget)
     assert not candidates.reject(owner, held, by="user")
+
+
+def test_fact_that_is_accepted_meanwhile_cannot_be_rejected(owner, monkeypatch):
+    held = save(owner, "Likes tea", held_for="consent").fact_id
+    find = forgetting._find_messages
+
+    def accept_and_find(fact):
+        assert candidates.accept(owner, held, by="operator") == held
+        return find(fact)
+
+    monkeypatch.setattr(forgetting, "_find_messages", accept_and_find)
+    assert not candidates.reject(owner, held, by="user")
+    assert history(Fact.objects.get(pk=held))[1:] == [("accepted", "operator")]
+    assert "it is active now" in str(candidates.why_undecided(owner, held))
+
+
+def test_of_parallel_decisions_one_wins(owner):
+    barrier = threading.Barrier(2)
+    won: list[tuple[str, uuid.UUID]] = []
+
+    def decide(name: str) -> None:
+        for fact_id in held:
+            barrier.wait()
+            if getattr(candidates, name)(owner, fact_id, by="user"):
+                won.append((name, fact_id))
+        connection.close()
+
+    texts = ("Likes tea", "Plays chess", "Owns a boat", "Bakes bread")
+    held = [save(owner, text, held_for="consent").fact_id for text in texts]
+    threads = [threading.Thread(target=decide, args=[n]) for n in ("accept", "reject")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(fact_id for _, fact_id in won) == sorted(held)
+    for name, fact_id in won:
+        status = "active" if name == "accept" else "deleted"
+        assert Fact.objects.get(pk=fact_id).status == status
 
 
 def test_rejected_fact_is_not_learnt_again(fake, owner, put):

@@ -490,6 +490,9 @@ def test_held_facts_are_accepted_and_rejected(script, alice):
         assert [each["is_changed"] for each in results] == [True, True]
         again = ok(script.post(path, json={"ids": chosen}))["data"]
         assert [each["is_changed"] for each in again] == [False, False]
+        assert f"it is {status} now" in again[0]["error"]
+        one = f"{facts_url(alice)}/{chosen[0]}/{action}"
+        assert error(script.post(one), 409)["code"] == "memory_not_pending"
         shown = [ok(script.get(f"{facts_url(alice)}/{each}")) for each in chosen]
         assert [fact["status"] for fact in shown] == [status, status]
 
