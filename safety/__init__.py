@@ -1,5 +1,5 @@
 """Safety checks of what users write and agents reply, and the log of incidents.
 
-`config.py` is the YAML, `detection/` finds what a check looks for, `turn_checks.py` has
+`config.py` is the YAML, `detection/` finds what a check looks for, `turn_safety.py` has
 the results of one turn, and `models.py` the incidents. `turns/safety/` runs the checks.
 """

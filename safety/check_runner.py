@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 import orjson
 
@@ -14,7 +16,9 @@ from safety.config import NO_LEVEL, SafetyCheck
 from safety.detection import control_model, moderation, rules
 from safety.detection.verdict import Verdict
 from safety.errors import CheckFailed
-from safety.turn_safety import Finding, TurnSafety
+from safety.finding import Finding
+from safety.input_messages import CheckedMessages
+from safety.turn_safety import TurnSafety
 
 MAX_CHARS = 400_000
 """Maximum characters of a checked text. A longer one fails the check."""
@@ -22,23 +26,25 @@ MAX_INLINE_CHARS = 8_000
 """Longer texts are checked by rules in a thread, beside other requests."""
 EXCERPT_CHARS = 300
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
 
+async def run_rule(rule: Callable[[], T], chars: int) -> T:
+    """Return the result of a rule for a text of this length."""
+    return rule() if chars <= MAX_INLINE_CHARS else await asyncio.to_thread(rule)
+
+
 async def run_checks(
-    safety: TurnSafety,
-    checks: Sequence[SafetyCheck],
-    messages: Sequence[Message],
-    *,
-    earlier: int,
+    safety: TurnSafety, checks: Sequence[SafetyCheck], messages: CheckedMessages
 ) -> None:
     """Run checks at the same time, and add what they find to `safety`.
 
-    The first `earlier` messages are context. A check that fails is logged, and is a
-    finding without a level.
+    A check that fails is logged, and is a finding without a level.
     """
     found = await asyncio.gather(
-        *(_run_check(safety, check, messages, earlier) for check in checks)
+        *(_run_check(safety, check, *messages.of(check)) for check in checks)
     )
     for finding in filter(None, found):
         safety.add(finding)
@@ -47,6 +53,7 @@ async def run_checks(
 async def _run_check(
     safety: TurnSafety, check: SafetyCheck, messages: Sequence[Message], earlier: int
 ) -> Finding | None:
+    """Run a check of messages, the first `earlier` of which are context."""
     text = "\n\n".join(filter(None, (each.text for each in messages[earlier:])))
     if not text.strip() and check.by.json_schema is None:
         return None
@@ -56,25 +63,35 @@ async def _run_check(
     try:
         async with asyncio.timeout(check.timeout_seconds):
             verdict = await _detect(safety, check, messages, earlier, text, entry)
-    except (CoulisseError, TimeoutError) as exc:
-        error = recorded_text(exc)
-        if isinstance(exc, TimeoutError):
-            error = f"no answer within {check.timeout_seconds:g} seconds"
-        entry.end(error=error)
-        for call in trace.iter_model_calls(entry.calls):
-            call.end(error=error)
-        logger.warning("safety check '%s' failed: %s", check.name, error)
-        return Finding(check, "", error)
+    except Exception as exc:
+        return _failure(check, entry, exc)
     # The reason is for the incident, which fewer people may read than turns.
     entry.end(result=verdict.level or NO_LEVEL)
     if not verdict.level:
         return None
-    return Finding(check, verdict.level, verdict.reason, _excerpt(check, text))
+    excerpt = "" if check.by.pii is not None else text
+    reason, excerpt = (
+        safety.mask_text(each, check.when) for each in (verdict.reason, excerpt)
+    )
+    return Finding(check, verdict.level, reason, excerpt[:EXCERPT_CHARS])
 
 
-def _excerpt(check: SafetyCheck, text: str) -> str:
-    """Return the beginning of the text, except for personal data."""
-    return "" if check.by.pii is not None else text[:EXCERPT_CHARS]
+def _failure(check: SafetyCheck, entry: TracedToolCall, exc: Exception) -> Finding:
+    """Return the finding of a check that failed, for whatever reason."""
+    error = recorded_text(exc)
+    if isinstance(exc, TimeoutError):
+        error = f"no answer within {check.timeout_seconds:g} seconds"
+    entry.end(error=error)
+    for call in trace.iter_model_calls(entry.calls):
+        call.end(error=error)
+    is_expected = isinstance(exc, CoulisseError | TimeoutError)
+    logger.warning(
+        "safety check '%s' failed: %s",
+        check.name,
+        error,
+        exc_info=None if is_expected else exc,
+    )
+    return Finding(check, "", error)
 
 
 async def _detect(
@@ -108,9 +125,7 @@ async def _detect(
         )
         call.end()
         return verdict
-    if len(text) > MAX_INLINE_CHARS:
-        return await asyncio.to_thread(_apply_rule, check, text)
-    return _apply_rule(check, text)
+    return await run_rule(partial(_apply_rule, check, text), len(text))
 
 
 def _apply_rule(check: SafetyCheck, text: str) -> Verdict:

@@ -288,6 +288,11 @@ class SafetyCheck(SafetyModel):
         description="`before` checks the user's messages, and the agent waits for it; "
         "`beside` checks them while the agent replies; `after` checks the reply."
     )
+    messages: Literal["new", "all"] = Field(
+        "new",
+        description="Which of the client's messages are checked: those since the last "
+        "reply, or `all` that it sends, with its instructions and earlier messages.",
+    )
     by: Annotated[
         Detector,
         BeforeValidator(
@@ -330,6 +335,10 @@ class SafetyCheck(SafetyModel):
         return may_refuse or any(each.ends_reply for each in self.actions.values())
 
     @property
+    def refuses(self) -> bool:
+        return any(action.refuse is not None for action in self.actions.values())
+
+    @property
     def masks(self) -> bool:
         return any(action.mask for action in self.actions.values())
 
@@ -370,6 +379,11 @@ class SafetyCheck(SafetyModel):
                 raise ValueError(
                     f"actions.{level} has mask, which comes too late beside the reply"
                 )
+        if self.when == "after" and self.messages == "all":
+            raise ValueError(
+                "has messages: all, which is for the client's messages: when: before "
+                "or beside"
+            )
         if self.by.json_schema is not None and self.when != "after":
             raise ValueError("has a json_schema, which is for replies: when: after")
         return self

@@ -8,8 +8,9 @@ from uuid import UUID
 from django.db import transaction
 
 from core.ids import UserId
+from safety.finding import Finding
 from safety.models import Incident
-from safety.turn_safety import CheckedTurn, Finding
+from safety.turn_safety import CheckedTurn
 from tasks.models import Task
 from tasks.queue.task_spec import TaskSpec
 from telemetry.storage.stored_text import make_storable
@@ -18,8 +19,10 @@ WEBHOOK_TASK = "safety"
 """The kind of the tasks that report incidents."""
 WEBHOOK_PRIORITY = 10
 MAX_FAILURES = 8
-NOBODY = UserId(UUID(int=0))
+INCOGNITO_USER = UserId(UUID(int=0))
 """The user of tasks about incognito turns."""
+FIXED_REASONS = ("regex", "pii", "moderation")
+"""The kinds of checks whose reasons are names, never the words of a user."""
 
 
 def store(turn: CheckedTurn, findings: Sequence[Finding]) -> None:
@@ -32,7 +35,7 @@ def store(turn: CheckedTurn, findings: Sequence[Finding]) -> None:
         specs = [
             TaskSpec(
                 WEBHOOK_TASK,
-                NOBODY if turn.is_incognito else turn.user_id,
+                INCOGNITO_USER if turn.is_incognito else turn.user_id,
                 turn.agent,
                 payload={"incident": row.pk},
                 origin=f"safety:{row.check_name}",
@@ -55,8 +58,10 @@ def _incident(turn: CheckedTurn, finding: Finding) -> Incident:
         stage=finding.check.when,
         agent=turn.agent,
         actions=", ".join(finding.action.names),
-        reason=make_storable(finding.reason),
     )
+    has_fixed_reason = finding.level and finding.check.by.kind in FIXED_REASONS
+    if has_fixed_reason or not turn.is_incognito:
+        incident.reason = make_storable(finding.reason)
     if not turn.is_incognito:
         incident.user_id = turn.user_id
         incident.thread = turn.thread

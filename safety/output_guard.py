@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 from core import trace
 from core.events import (
@@ -21,8 +22,9 @@ from core.messages import Message
 from core.reply import Reply
 from safety import check_runner
 from safety.config import SafetyCheck
+from safety.input_messages import CheckedMessages
 from safety.text_window import TextWindow
-from safety.turn_safety import Finding, TurnSafety
+from safety.turn_safety import TurnSafety
 
 
 class OutputGuard:
@@ -31,14 +33,12 @@ class OutputGuard:
     def __init__(
         self,
         safety: TurnSafety,
-        prompt: Sequence[Message],
+        messages: CheckedMessages,
         *,
-        earlier: int,
         stream: bool,
     ) -> None:
         self._safety = safety
-        self._prompt = prompt
-        self._earlier = earlier
+        self._messages = messages
         self._stream = stream
         self._beside = [each for each in safety.checks if each.when == "beside"]
         self._windowed = safety.checks_at("after", is_windowed=True)
@@ -67,7 +67,7 @@ class OutputGuard:
 
         A check that ends the reply closes `events`, and so the model's call.
         """
-        self._start(self._beside, self._prompt, self._earlier)
+        self._start(self._beside, self._messages)
         pending: list[Event] = []
         async with aclosing(events):
             async for event in events:
@@ -105,9 +105,8 @@ class OutputGuard:
         match event:
             case TextDelta() | RefusalDelta() | ReasoningDelta():
                 self._length += len(event.text)
-        if self._stream or self._length <= check_runner.MAX_INLINE_CHARS:
-            return self._filter_inline(event)
-        return await asyncio.to_thread(self._filter_inline, event)
+        chars = 0 if self._stream else self._length
+        return await check_runner.run_rule(partial(self._filter_inline, event), chars)
 
     def _filter_inline(self, event: Event) -> list[Event]:
         match event:
@@ -144,15 +143,15 @@ class OutputGuard:
         return [event for event in passed if not isinstance(event, LogProbs)]
 
     def _note(self) -> None:
-        for found in self._window.take_found():
-            self._safety.add(Finding(*found))
+        for finding in self._window.take_found():
+            self._safety.add(finding)
 
     def _mask_message(self, message: Message) -> Message:
         """Return a message of the exchange as its client received it."""
         if message.role != "assistant" or not isinstance(message.content, str):
             return message
-        window = TextWindow(self._windowed, None)
-        return replace(message, content=window.add(message.content) + window.flush())
+        masked = TextWindow(self._windowed, None).check(message.content)
+        return replace(message, content=masked)
 
     def _check_reply(self, *, is_cut: bool = False) -> None:
         """Start the checks of the whole reply."""
@@ -162,17 +161,14 @@ class OutputGuard:
         if is_cut or (not text and self._raw.tool_calls):
             # A cut text is no JSON, and a call of a tool needs none.
             checks = [each for each in checks if each.by.json_schema is None]
-        messages = [*self._prompt, Message("assistant", text)]
-        self._start(checks, messages, len(self._prompt))
+        context = self._messages.conversation
+        messages = [*context, Message("assistant", text)]
+        self._start(checks, CheckedMessages(messages, len(context)))
 
-    def _start(
-        self, checks: Sequence[SafetyCheck], messages: Sequence[Message], earlier: int
-    ) -> None:
+    def _start(self, checks: Sequence[SafetyCheck], messages: CheckedMessages) -> None:
         """Run checks as a task, which is not cancelled if the reply is cut."""
         if checks:
-            run = check_runner.run_checks(
-                self._safety, checks, messages, earlier=earlier
-            )
+            run = check_runner.run_checks(self._safety, checks, messages)
             self._tasks.append(asyncio.create_task(run))
 
     async def _is_checking(self) -> bool:

@@ -6,8 +6,9 @@ from typing import Any
 
 from config.sections import Config
 from core.ids import TurnId, UserId
-from core.messages import Content, Message
+from core.messages import Message
 from core.trace import Call
+from safety import input_messages
 from safety.config import (
     FAILED,
     NO_LEVEL,
@@ -16,34 +17,10 @@ from safety.config import (
     SafetyConfig,
     Stage,
 )
-from safety.text_window import Found, TextWindow
+from safety.finding import Finding
+from safety.text_window import TextWindow
 
-UNCHECKED = ActionConfig(refuse="This request could not be checked. Try again later.")
-ALLOWED = ActionConfig()
-MAX_REASON = 300
-CHECKED_ROLES = ("user", "tool")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A level that a check has found, or its failure."""
-
-    check: SafetyCheck
-    level: str
-    """"" if the check failed."""
-    reason: str = ""
-    excerpt: str = ""
-    """The text around it; "" for what is masked."""
-
-    @property
-    def action(self) -> ActionConfig:
-        if self.level:
-            return self.check.action(self.level)
-        return UNCHECKED if self.check.on_failure == "refuse" else ALLOWED
-
-    @property
-    def severity(self) -> int:
-        return self.check.severity(self.level)
+MAX_REASON_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +55,20 @@ class TurnSafety:
         ]
 
     def add(self, finding: Finding) -> None:
-        """Add a finding; further ones of its level only add their reason."""
+        """Add a finding, unless one of its level is known.
+
+        Until that is stored, its reasons are added to it.
+        """
         for position, known in enumerate(self.findings):
-            if (known.check, known.level) == (finding.check, finding.level):
-                reasons = known.reason.split(", ")
-                if finding.reason not in reasons and len(known.reason) < MAX_REASON:
-                    reason = ", ".join([*reasons, finding.reason])
-                    self.findings[position] = replace(known, reason=reason)
-                return
+            if (known.check, known.level) != (finding.check, finding.level):
+                continue
+            reasons = known.reason.split(", ")
+            is_short = len(known.reason) < MAX_REASON_CHARS
+            is_new = finding.reason not in reasons
+            if position >= self._stored and is_new and is_short:
+                reason = ", ".join([*reasons, finding.reason])
+                self.findings[position] = replace(known, reason=reason)
+            return
         self.findings.append(finding)
 
     def take_unstored(self) -> list[Finding]:
@@ -115,24 +98,40 @@ class TurnSafety:
         actions = [finding.action for finding in self.findings]
         return [action.instruct for action in actions if action.instruct]
 
-    def mask_input(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Check the new messages by patterns, and return all messages masked.
-
-        Clients that send the conversation send again what was masked in earlier turns.
-        """
-        checks = self.checks_at("before", is_windowed=True)
-        roles = [message.role for message in messages]
-        start = (
-            len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
+    @property
+    def is_input_refused(self) -> bool:
+        """Whether the user's message was refused, or could not be checked."""
+        decision = self.decision
+        return (
+            decision is not None
+            and decision.check.when != "after"
+            and decision.action.refuse is not None
         )
+
+    @property
+    def refusing_rules(self) -> list[SafetyCheck]:
+        """The checks before the reply that refuse messages and need no provider."""
+        return [
+            check
+            for check in self.checks
+            if check.when == "before" and check.refuses and not check.by.is_remote
+        ]
+
+    def mask_input(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Check the messages of the request by patterns, and return them masked."""
+        checks = self.checks_at("before", is_windowed=True)
+        if not checks:
+            return messages
+        masked, found = input_messages.mask(messages, checks)
+        for finding in found:
+            self.add(finding)
+        return masked
+
+    def mask_text(self, text: str, stage: Stage) -> str:
+        """Return a text of a stage as others may read it."""
+        checks = self.checks_at(stage, is_windowed=True)
         masking = [check for check in checks if check.masks]
-        earlier = [_mask(message, masking)[0] for message in messages[:start]]
-        for message in messages[start:]:
-            masked, found = _mask(message, checks)
-            earlier.append(masked)
-            for each in found:
-                self.add(Finding(*each))
-        return earlier
+        return TextWindow(masking, None).check(text) if masking else text
 
     def results(self) -> dict[str, str]:
         """Return the level of each check of this turn; `none` without a finding."""
@@ -155,25 +154,3 @@ class TurnSafety:
         found = [each.level for each in self.findings if each.check is check]
         levels = [*found, self.session.get(check.name, "")]
         return max(levels, key=check.severity) or NO_LEVEL
-
-
-def _mask(
-    message: Message, checks: Sequence[SafetyCheck]
-) -> tuple[Message, Sequence[Found]]:
-    """Return a message whose texts are masked, and what was found in them."""
-    content = message.content
-    if message.role not in CHECKED_ROLES or content is None or not checks:
-        return message, ()
-    window = TextWindow(checks, None)
-
-    def mask(text: str) -> str:
-        return window.add(text) + window.flush()
-
-    if isinstance(content, str):
-        masked: Content = mask(content)
-    else:
-        masked = [
-            {**part, "text": mask(part["text"])} if part.get("type") == "text" else part
-            for part in content
-        ]
-    return replace(message, content=masked), window.take_found()

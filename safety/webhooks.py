@@ -1,5 +1,6 @@
 """Reports incidents to webhooks: a task sends each, and is retried like all tasks."""
 
+import asyncio
 from typing import Any
 
 import httpx2
@@ -55,11 +56,12 @@ async def _send(webhook: WebhookConfig, body: dict[str, Any]) -> int:
     }
     try:
         async with (
-            httpx2.AsyncClient(timeout=TIMEOUT_SECONDS) as client,
+            asyncio.timeout(TIMEOUT_SECONDS),
+            httpx2.AsyncClient(timeout=None) as client,
             client.stream("POST", webhook.url, headers=headers, json=body) as response,
         ):
             status = response.status_code
-    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:  # TimeoutError, too
         raise WebhookFailed(
             f"the webhook cannot be reached ({type(exc).__name__})"
         ) from exc

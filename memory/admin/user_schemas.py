@@ -142,7 +142,8 @@ class MessageFields(BaseModel):
         description="False on another branch than the thread's current one."
     )
     is_withheld: bool = Field(
-        description="Whether it mentions a forgotten fact: no model receives it."
+        description="Whether no model receives it: it tells a forgotten fact, or was "
+        "refused by a safety check."
     )
 
 

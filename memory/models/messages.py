@@ -320,7 +320,8 @@ class StoredMessage(models.Model):
     """Whether it is on the thread's current branch. The others are kept and shown, but
     no prompt contains them, and no facts are extracted from them."""
     is_withheld = models.BooleanField(db_default=False)
-    """Whether it mentions a forgotten fact (`forgetting`): only its user sees it."""
+    """Whether only its user sees it: it mentions a forgotten fact (`forgetting`), or a
+    safety check refused it."""
     parent_position = models.BigIntegerField(null=True)
     """The message before it, where a branch begins; -1 if there is none. None: the
     position before its own."""

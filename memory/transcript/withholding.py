@@ -90,19 +90,25 @@ class TouchedFacts:
 
     saved: Collection[UUID] = ()
     forgotten: Collection[UUID] = ()
+    is_refused: bool = False
+    """Whether the turn is withheld, whatever it mentions: its question was refused."""
 
     def apply(self, user_id: UserId, thread_id: int, first: int, end: int) -> bool:
         """Link them with the turn's messages, at `first <= position < end`.
 
-        Returns whether the turn is withheld: it mentions a fact that was forgotten in
-        it, or meanwhile. The thread is locked.
+        Returns whether the turn is withheld: it was refused, or mentions a fact that
+        was forgotten in it, or meanwhile. The thread is locked.
         """
         rows = StoredMessage.objects.of_thread(thread_id).since(first).before(end)
         saved = Fact.objects.filter(user_id=user_id, pk__in=self.saved)
         known = dict(saved.values_list("pk", "status"))
         questions = rows.filter(role="user").values_list("pk", flat=True)
         FactMessage.objects.link(product(known, list(questions)))
-        is_withheld = bool(self.forgotten) or FactStatus.DELETED in known.values()
+        is_withheld = (
+            self.is_refused
+            or bool(self.forgotten)
+            or FactStatus.DELETED in known.values()
+        )
         if is_withheld:
             messages = dict(rows.values_list("id", "position"))
             _withhold_rows(user_id, thread_id, messages)

@@ -65,7 +65,8 @@ class ExportedMessage(ExportedRow):
         description="False on another branch than the thread's current one."
     )
     is_withheld: bool = Field(
-        description="Whether it tells a forgotten fact: no model receives it."
+        description="Whether no model receives it: it tells a forgotten fact, or was "
+        "refused by a safety check."
     )
     parent_position: int | None = Field(
         description="The message before it, where a branch begins; -1 if none is."

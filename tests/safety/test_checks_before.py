@@ -9,6 +9,7 @@ from access.limits import usage_limits
 from access.models import UsageCounter
 from access.users import identity
 from memory.models import Thread
+from safety.detection import moderation
 from safety.models import Incident
 from testing.wires import ScriptedAnswer
 from tests.gateway.calls import body, frames, post, text_of
@@ -216,6 +217,25 @@ def test_failed_check_follows_on_failure(
     assert problem in first.reason
     assert (first.level, first.severity, first.actions) == ("", 0, "")
     assert second.actions == "refuse"
+
+
+@pytest.mark.parametrize("on_failure", ["allow", "refuse"])
+def test_broken_check_follows_on_failure(
+    server, configure, fake, user, user_id, monkeypatch, on_failure
+):
+    async def fail(*_):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(moderation, "moderate", fail)
+    mod = check("mod", by={"moderation": {}}, on_failure=on_failure)
+    configure(safety_yaml(mod, control_check()))
+    script(fake, verdict("concern"))
+    response = post(server, body(user, "Hello"))
+    levels = {"mod": "error", "distress": "concern"}
+    assert safety_of(response)["levels"] == levels
+    refusal = response.json()["choices"][0]["message"].get("refusal")
+    assert (refusal is None) is (on_failure == "allow")
+    assert {each.check_name for each in incidents_of(user_id)} == {*levels}
 
 
 def test_slow_check_fails_in_time(server, configure, fake, user, user_id):

@@ -50,6 +50,7 @@ def refusal(*checks: dict) -> str:
             {"by": "injection", "actions": {"flagged": {"mask": True}}},
             "mask, which only regex and pii can do",
         ),
+        ({"when": "after", "messages": "all"}, "which is for the client's messages"),
         (
             {"when": "beside", "actions": {"flagged": {"mask": True}}},
             "mask, which comes too late beside the reply",

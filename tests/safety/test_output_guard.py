@@ -24,6 +24,7 @@ from core.messages import Message
 from safety import check_runner, output_guard
 from safety.config import SafetyCheck, SafetyConfig
 from safety.detection import rules
+from safety.input_messages import CheckedMessages
 from safety.output_guard import OutputGuard
 from safety.turn_safety import CheckedTurn, TurnSafety
 from tests.safety.safe_server import check
@@ -42,7 +43,7 @@ def guard_of(*checks: dict[str, Any], stream: bool) -> tuple[OutputGuard, TurnSa
     turn = CheckedTurn("assistant", TurnId(nobody), UserId(nobody), "", False)
     safety = TurnSafety(Config(Path("coulisse.yaml"), {}), SafetyConfig(), parsed, turn)
     prompt = [Message("user", "Hello")]
-    return OutputGuard(safety, prompt, earlier=0, stream=stream), safety
+    return OutputGuard(safety, CheckedMessages(prompt, 0), stream=stream), safety
 
 
 def run(*events: Event, checks: list[dict[str, Any]], stream: bool = True) -> list[Any]:

@@ -70,3 +70,36 @@ def test_found_text_has_its_surroundings():
     found = window.take_found()
     assert {each.level for each in found} == {"flagged"}
     assert all("bad" in each.excerpt for each in found)
+
+
+def pattern(text: str, **action: str | bool) -> SafetyCheck:
+    by = {"regex": {"flagged": [text]}}
+    actions = {"flagged": action}
+    fields = {"name": "p", "when": "after", "by": by, "actions": actions}
+    return SafetyCheck.model_validate(fields)
+
+
+def found_in(check: SafetyCheck, text: str) -> bool:
+    window = TextWindow([check], WINDOW)
+    for piece in text:
+        window.add(piece)
+    window.flush()
+    return bool(window.take_found())
+
+
+@pytest.mark.parametrize("beginning", ["^", r"\A"])
+def test_beginning_is_that_of_the_text(beginning):
+    check = pattern(f"{beginning}a+b", refuse="No.")
+    assert found_in(check, f"ab{'-' * 200}")
+    for position in range(1, 60):
+        text = f"{'-' * position}{'a' * 30}b{'-' * 200}"
+        assert not found_in(check, text), position
+    assert found_in(check, "ab" * 100)
+
+
+@pytest.mark.parametrize("end", ["$", r"\z", r"\b"])
+def test_end_is_that_of_the_text(end):
+    check = pattern(f"kill{end}", refuse="No.")
+    for position in range(60):
+        assert not found_in(check, f"{' ' * position}killer {'-' * 200}"), position
+        assert found_in(check, f"{' ' * position}kill"), position

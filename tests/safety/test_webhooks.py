@@ -1,12 +1,19 @@
 """Incidents are reported to webhooks, by tasks that are retried."""
 
+import asyncio
+import contextlib
+import socket
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from memory.models import Session, Thread
 from memory.models.sessions import EndReason
-from safety.incidents import NOBODY
+from safety import webhooks
+from safety.config import WebhookConfig
+from safety.incidents import INCOGNITO_USER
 from safety.models import Incident
 from tasks.models import Task
 from tests.gateway.calls import body, post
@@ -21,7 +28,7 @@ HEADERS = {"Authorization": "Bearer secret-of-the-hook"}
 
 @pytest.fixture
 def worker(user_id):  # noqa: F811
-    harness = RunnerHarness([user_id, NOBODY], kinds=["safety"])
+    harness = RunnerHarness([user_id, INCOGNITO_USER], kinds=["safety"])
     yield harness
     harness.stop()
 
@@ -85,6 +92,26 @@ def test_refusal_and_redirects_are_final(
     task = run_tasks(worker, user_id)
     assert (task.state, task.error) == ("errored", "the webhook returned 302")
     assert len(fake.requests) == 1
+
+
+def test_webhook_that_never_ends_its_answer_is_given_up(monkeypatch):
+    def drip(listener):
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(ConnectionError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow:")
+            while True:
+                connection.sendall(b" ")
+                time.sleep(0.01)
+
+    monkeypatch.setattr(webhooks, "TIMEOUT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=drip, args=[listener])
+        server.start()
+        host, port = listener.getsockname()
+        webhook = WebhookConfig(url=f"http://{host}:{port}/")
+        with pytest.raises(webhooks.WebhookFailed, match="TimeoutError"):
+            asyncio.run(asyncio.wait_for(webhooks._send(webhook, {}), 30))
+        server.join()
 
 
 def test_erased_incident_is_not_reported(

@@ -14,7 +14,7 @@ from memory.models.sessions import EndReason
 from memory.sessions import session_end
 from memory.transcript import agent_states, message_store
 from memory.transcript.message_rows import NewMessage
-from memory.transcript.withholding import NO_FACTS
+from memory.transcript.withholding import NO_FACTS, TouchedFacts
 from telemetry.config import TelemetryConfig
 from telemetry.models import Turn
 from telemetry.storage import client_tool_results, turn_store
@@ -47,7 +47,7 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
         extraction=ended.extraction_request,
         cap=turn.memory.working_memory_cap,
         sent=turn_record.sent_conversation(ended, entries) if entries else None,
-        facts=memory_tools.touched_facts(turn.record) if turn.tools else NO_FACTS,
+        facts=_touched_facts(ended),
     )
 
     def append() -> str:
@@ -94,6 +94,14 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
     except (DataError, IntegrityError):
         ended.settle()
         raise
+
+
+def _touched_facts(ended: EndedTurn) -> TouchedFacts:
+    turn = ended.turn
+    facts = memory_tools.touched_facts(turn.record) if turn.tools else NO_FACTS
+    if turn.safety is not None and turn.safety.is_input_refused:
+        return replace(facts, is_refused=True)
+    return facts
 
 
 def _end_session(ended: EndedTurn, thread: str) -> None:

@@ -1,16 +1,14 @@
 """The start of a turn's safety checks: of its messages, by patterns."""
 
-import asyncio
 from dataclasses import replace
+from functools import partial
 
 from agents.config import AgentConfig
 from config.sections import Config
+from safety import check_runner
 from safety.config import SAFETY
 from safety.turn_safety import CheckedTurn, TurnSafety
 from turns.turn import TurnRequest
-
-MAX_INLINE_CHARS = 8_000
-"""Longer messages are checked in a thread, beside other requests."""
 
 
 def start(
@@ -38,8 +36,6 @@ async def mask_input(request: TurnRequest, safety: TurnSafety) -> TurnRequest:
     Before anything reads the messages, so that neither models nor tables have the rest.
     """
     messages = request.messages
-    if sum(len(message.text) for message in messages) <= MAX_INLINE_CHARS:
-        masked = safety.mask_input(messages)
-    else:
-        masked = await asyncio.to_thread(safety.mask_input, messages)
-    return request if masked is messages else replace(request, messages=masked)
+    chars = sum(len(message.text) for message in messages)
+    masked = await check_runner.run_rule(partial(safety.mask_input, messages), chars)
+    return replace(request, messages=masked)

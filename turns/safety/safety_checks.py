@@ -5,12 +5,20 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 from core.events import Event, TurnFinished
 from core.messages import Message
 from database import database_executor
 from database.errors import DatabaseDown
-from safety import background_checks, check_runner, incidents, output_guard
+from safety import (
+    background_checks,
+    check_runner,
+    incidents,
+    input_messages,
+    output_guard,
+)
+from safety.input_messages import CheckedMessages
 from safety.output_guard import OutputGuard
 from safety.turn_safety import TurnSafety
 from turns.lifecycle import turn_record
@@ -31,17 +39,17 @@ async def check_input(turn: Turn, options: TurnOptions) -> Turn:
     safety = turn.safety
     if safety is None:
         return turn
-    messages, earlier = _conversation(turn)
     checks = safety.checks_at("before", is_windowed=False)
     try:
         await asyncio.gather(
             _read_session(safety),
-            check_runner.run_checks(safety, checks, messages, earlier=earlier),
+            check_runner.run_checks(safety, checks, _checked_messages(turn)),
         )
     finally:
         await store_incidents(safety)
     if safety.decision is None and safety.hand_over is not None:
         turn = await _hand_over(turn, safety, safety.hand_over, options)
+    turn = await _mask_refused(turn, safety)
     return _instruct(turn, safety.instructions)
 
 
@@ -100,9 +108,8 @@ async def check_reply(
         for event in output_guard.ending(safety):
             yield event
         return
-    messages, earlier = _conversation(turn)
     is_streamed = turn.request.stream
-    guard = OutputGuard(safety, messages, earlier=earlier, stream=is_streamed)
+    guard = OutputGuard(safety, _checked_messages(turn), stream=is_streamed)
     try:
         async with aclosing(guard.run(answer(turn))) as events:
             async for event in events:
@@ -120,10 +127,34 @@ async def _finish(safety: TurnSafety, checks: Sequence[asyncio.Task[None]]) -> N
     await store_incidents(safety)
 
 
-def _conversation(turn: Turn) -> tuple[list[Message], int]:
-    """Return the messages that a check reads, and how many of them are earlier ones."""
+def _checked_messages(turn: Turn) -> CheckedMessages:
     messages = prompt.conversation(turn.prompt)
-    return messages, max(len(messages) - len(turn.new), 0)
+    if turn.history_mode == "server":
+        context = max(len(messages) - len(turn.new), 0)
+    else:
+        context = input_messages.first_new(messages)
+    return CheckedMessages(messages, context, turn.request.messages)
+
+
+async def _mask_refused(turn: Turn, safety: TurnSafety) -> Turn:
+    """Return the turn without earlier messages that a rule refuses.
+
+    Those that the server keeps were withheld when they were refused.
+    """
+    checks = safety.refusing_rules
+    if not checks or turn.history_mode == "server" or safety.decision is not None:
+        return turn
+
+    chars = sum(len(message.text) for message in turn.prompt)
+
+    async def masked(messages: Sequence[Message]) -> Sequence[Message]:
+        rule = partial(input_messages.mask_refused, messages, checks)
+        return await check_runner.run_rule(rule, chars)
+
+    told = shown = await masked(turn.prompt)
+    if turn.model_messages is not turn.prompt:
+        told = await masked(turn.model_messages)
+    return replace(turn, prompt=shown, model_messages=told)
 
 
 async def _read_session(safety: TurnSafety) -> None:
