@@ -5,7 +5,6 @@
 | coulisse.E851 | a check's provider is not under `providers:` |
 """
 
-import re
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -67,9 +66,15 @@ def _check_pattern(pattern: str) -> str:
     return pattern
 
 
+NOT_IN_RE2 = (
+    "invalid perl operator",
+    *(f"invalid escape sequence: \\{name}" for name in "123456789k"),
+)
+
+
 def _hint(reason: str) -> str:
     """Return what to do about a refused pattern, if its reason does not say it."""
-    if re.match(r"invalid (perl operator|escape sequence: \\[\dk])", reason):
+    if reason.startswith(NOT_IN_RE2):
         return "; RE2 has no look-around and no back-references"
     if reason.startswith("pattern too large"):
         return "; shorten its repetitions, or write it as several patterns"
