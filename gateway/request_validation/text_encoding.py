@@ -7,11 +7,12 @@ keeps the names of unknown codecs in memory. The charset is therefore ignored.
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import IO, Any
 
 from django.core.handlers.asgi import ASGIRequest
 from django.utils.http import parse_header_parameters
 
+from api_base import encoded_slashes
 from core.errors import Invalid
 
 MAX_CONTENT_TYPE_BYTES = 255
@@ -20,6 +21,11 @@ MAX_CONTENT_TYPE_BYTES = 255
 
 class Utf8Request(ASGIRequest):
     """A request whose query and forms are UTF-8, whatever charset it names."""
+
+    def __init__(self, scope: dict[str, Any], body_file: IO[bytes]) -> None:
+        super().__init__(scope, body_file)
+        if self.path_info.startswith(encoded_slashes.PREFIX):
+            self.path_info = encoded_slashes.mark(scope, self.path_info)
 
     def _set_content_type_params(self, meta: dict[str, Any]) -> None:
         header = meta.get("CONTENT_TYPE", "")

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
+from django.urls import register_converter
 from ninja import Body, Query, Router
 
 from access.audit import audit_log
@@ -16,6 +17,7 @@ from access.users.request_user import CallerQuery, identify_user
 from agents.config import AGENTS
 from agents.state.reducers import Fields, StateChange, reduce_state
 from api_base import pagination
+from api_base.encoded_slashes import NameConverter
 from api_base.json_responses import json_response
 from config import live
 from core import ids
@@ -63,6 +65,8 @@ MAX_DIGITS = 19
 
 NO_FEEDBACK: Any = SessionEnd()
 
+# Slashes of a name may be encoded.
+register_converter(NameConverter, "name")
 router = Router(tags=["Threads"])
 
 
@@ -85,7 +89,7 @@ async def list_threads(request: HttpRequest, query: Query[ListQuery]) -> HttpRes
 
 
 @router.get(
-    "/{path:thread_id}/messages",
+    "/{name:thread_id}/messages",
     summary="List the messages of a thread",
     response=ThreadMessageList,
 )
@@ -110,7 +114,7 @@ async def list_messages(
 
 
 @router.post(
-    "/{path:thread_id}/messages",
+    "/{name:thread_id}/messages",
     summary="Add turns that happened elsewhere",
     response={200: ThreadMessageList, 201: ThreadMessageList},
     openapi_extra={
@@ -164,7 +168,7 @@ async def add_messages(
 
 
 @router.post(
-    "/{path:thread_id}/end",
+    "/{name:thread_id}/end",
     summary="End the session of a thread",
     response=SessionObject,
 )
@@ -191,7 +195,7 @@ async def end_session(
 
 
 @router.get(
-    "/{path:thread_id}/sessions",
+    "/{name:thread_id}/sessions",
     summary="List the ended sessions of a thread, the last first",
     response=SessionList,
 )
@@ -213,7 +217,7 @@ async def list_sessions(
 
 
 @router.get(
-    "/{path:thread_id}/state",
+    "/{name:thread_id}/state",
     summary="Show the state of an agent in a thread",
     response=ThreadState,
 )
@@ -229,7 +233,7 @@ async def show_state(
 
 
 @router.patch(
-    "/{path:thread_id}/state",
+    "/{name:thread_id}/state",
     summary="Change the state of an agent in a thread",
     response=ThreadState,
 )
@@ -252,7 +256,7 @@ async def change_state(
     return json_response(ThreadState.of(thread_id, row, fields))
 
 
-@router.get("/{path:thread_id}", summary="Show a thread", response=ThreadObject)
+@router.get("/{name:thread_id}", summary="Show a thread", response=ThreadObject)
 async def show_thread(
     request: HttpRequest, thread_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
@@ -261,7 +265,7 @@ async def show_thread(
 
 
 @router.patch(
-    "/{path:thread_id}", summary="Change the title of a thread", response=ThreadObject
+    "/{name:thread_id}", summary="Change the title of a thread", response=ThreadObject
 )
 async def change_thread(
     request: HttpRequest,
@@ -278,7 +282,7 @@ async def change_thread(
 
 
 @router.delete(
-    "/{path:thread_id}",
+    "/{name:thread_id}",
     summary="Delete a thread, after confirmation",
     response={200: ThreadDeleted, 202: DeletionRequested},
 )
@@ -317,20 +321,6 @@ async def delete_thread(
     )
     counts = ThreadCounts(**{**asdict(deleted), "facts": deleted.facts + facts})
     return json_response(ThreadDeleted(id=thread_id, deleted=counts))
-
-
-def _add_deletion(ending: str) -> None:
-    """Add the deletion of threads whose names end like an address of a thread."""
-
-    @router.delete(f"/{{path:thread_id}}/{ending}", include_in_schema=False)
-    async def delete_named(
-        request: HttpRequest, thread_id: str, query: Query[DeletionQuery]
-    ) -> HttpResponse:
-        return await delete_thread(request, f"{thread_id}/{ending}", query)
-
-
-for ending in ("end", "messages", "sessions", "state"):
-    _add_deletion(ending)
 
 
 def _session_id(after: str | None) -> UUID | None:

@@ -20,6 +20,7 @@ from tests.gateway.memory_client import MemoryClient, ok
 
 pytestmark = pytest.mark.database
 
+STATE = "state: {topic: {type: text}}"
 TURNS = [
     {"role": "user", "content": "I moved to Oslo"},
     {"role": "assistant", "content": "How nice"},
@@ -170,15 +171,36 @@ def learn_from(user, thread, content):
     return saved.fact_id
 
 
-@pytest.mark.parametrize("ending", ["end", "messages", "sessions", "state"])
-def test_thread_whose_name_ends_like_an_address_is_deleted(
-    client, fake, user, api, ending
-):
-    for thread in ("trip", f"trip/{ending}"):
-        say(client, user, "hi", thread)
-    path = f"/v1/threads/trip/{ending}"
+@pytest.mark.parametrize("ending", ["end", "messages", "sessions", "state", "%2Fb"])
+def test_encoded_slash_is_part_of_a_name(running, configure, http, fake, user, ending):
+    configure(REMEMBERING.replace("    preamble", f"    {STATE}\n    preamble", 1))
+    api = MemoryClient(http, user)
+    name = f"trip/{ending}"
+    for thread in ("trip", name):
+        body = {
+            "model": "assistant",
+            "messages": [{"role": "user", "content": f"hi {thread}"}],
+            "metadata": {"thread_id": thread},
+        }
+        ok(api.send("POST", "/v1/chat/completions", body))
+    path = f"/v1/threads/{quote(name, safe='')}"
+    assert set(ids_of(api.get("/v1/threads"))) == {"trip", name}
+    assert api.get(path)["id"] == name
+    assert ok(api.send("PATCH", path, {"title": "To Oslo"}))["title"] == "To Oslo"
+    assert api.get("/v1/threads/trip")["title"] is None
+    change = {"agent": "assistant", "changes": {"topic": "skis"}}
+    assert ok(api.send("PATCH", f"{path}/state", change))["thread_id"] == name
+    shown = [
+        api.get(f"{each}/state", agent="assistant")["state"]
+        for each in (path, "/v1/threads/trip")
+    ]
+    assert shown == [{"topic": "skis"}, {}]
+    lower = path.replace("%2F", "%2f")
+    assert texts(api.get(f"{lower}/messages"))[-1] == f"hi {name}"
+    assert ok(api.send("POST", f"{path}/end", {}))["thread_id"] == name
+    assert len(api.get(f"{path}/sessions")["data"]) == 1
     asked = ok(api.send("DELETE", path), 202)
-    assert asked["id"] == f"trip/{ending}"
+    assert asked["id"] == name
     ok(api.send("DELETE", path, confirmation=asked["confirmation"]))
     assert ids_of(api.get("/v1/threads")) == ["trip"]
 
