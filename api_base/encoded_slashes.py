@@ -1,7 +1,7 @@
 """Names in addresses: an encoded slash (%2F) is part of a name, not of the address.
 
-Servers decode addresses before routes compare them, so a thread `trip/state` could not
-be told from the state of the thread `trip`. Encoded slashes are marked until then.
+Servers decode addresses before routes compare them: the thread `trip/state` would look
+like the state of the thread `trip`. Encoded slashes are marked until then.
 """
 
 from typing import Any
