@@ -1,4 +1,4 @@
-"""Users' tasks, for export and erasure."""
+"""Users' tasks and calls, for export and erasure."""
 
 from datetime import datetime
 from typing import Annotated, Literal, Self
@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, model_validator
 
 from core.errors import public_text
 from database.user_data import Export, ExportedRow, UserTable
-from tasks.models import EXTRACTION, Task
+from tasks.models import EXTRACTION, CallReceipt, Task
 from tasks.queue import task_kinds
 
 
@@ -47,4 +47,6 @@ TABLES = (
         where=~Q(kind=EXTRACTION),
         export=Export("tasks", ExportedTask),
     ),
+    # For an hour: what they show is in other tables.
+    UserTable("call_receipts", CallReceipt, erased=11),
 )

@@ -1,10 +1,8 @@
 """`/v1/tasks`: background tasks of a user."""
 
 import uuid
-from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
@@ -24,9 +22,6 @@ from turns.agent_tasks import task_requests
 from turns.agent_tasks.task_requests import TaskRequest
 from turns.preparation import options
 from turns.schemas import NewTask, TasksQuery
-
-USER_FIELDS = {"safety_identifier", "user"}
-"""Fields that identify the user and do not change the work."""
 
 router = Router(tags=["Tasks"])
 
@@ -67,7 +62,7 @@ async def create_task(
         caller_of(request),
         user_id,
         task_request,
-        request_digest=_request_digest(body, metadata),
+        request_digest=idempotency.digest_request(body, metadata),
     )
     task = await database_executor.run(user_tasks.get_task, task_id, user_id)
     return json_response(task, status=201 if is_new else 200)
@@ -77,11 +72,6 @@ def _idempotency_key(request: HttpRequest, user_id: UserId) -> str | None:
     """Return the idempotency key of the request, unique to this user."""
     key = idempotency.read_key(request)
     return None if key is None else f"api:{user_id}:{key}"
-
-
-def _request_digest(body: NewTask, metadata: Mapping[str, str]) -> str:
-    content = {**body.model_dump(exclude=USER_FIELDS), "metadata": metadata}
-    return idempotency.digest(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))
 
 
 @router.get("", summary="List tasks, newest first", response=TaskList)

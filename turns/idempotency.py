@@ -1,14 +1,19 @@
-"""The header with which a client repeats a request safely."""
+"""Repetitions of requests: the header that marks them, and digests of requests."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
+import orjson
 from django.http import HttpRequest
+from pydantic import BaseModel
 
 from core.errors import Invalid
 
 HEADER = "Idempotency-Key"
 MAX_LENGTH = 255
+USER_FIELDS = {"safety_identifier", "user"}
+"""Fields that identify the user and do not change the work."""
 
 
 def read_key(request: HttpRequest) -> str | None:
@@ -24,6 +29,12 @@ def read_key(request: HttpRequest) -> str | None:
             f"{HEADER} must be 1 to {MAX_LENGTH} characters long", param=HEADER
         )
     return digest(key.encode())
+
+
+def digest_request(body: BaseModel, metadata: Mapping[str, str]) -> str:
+    """Return the digest of a request without its user."""
+    content = {**body.model_dump(exclude=USER_FIELDS), "metadata": metadata}
+    return digest(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))
 
 
 def digest(content: bytes) -> str:

@@ -48,4 +48,14 @@ class Migration(migrations.Migration):
                 'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ['queued', 'running', 'done', 'errored', 'cancelled'])), name='tasks_task_state'), models.UniqueConstraint(condition=models.Q(('key__isnull', False)), fields=('key',), name='tasks_task_key')],
             },
         ),
+        migrations.CreateModel(
+            name='CallReceipt',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('key', models.CharField(max_length=64, unique=True)),
+                ('user_id', models.UUIDField(db_index=True)),
+                ('data', models.TextField(null=True)),
+                ('begun_at', models.DateTimeField(db_index=True)),
+            ],
+        ),
     ]

@@ -1,5 +1,6 @@
-"""The table of tasks, with the rules of its rows."""
+"""The tables of tasks and of repeatable calls, with the rules of their rows."""
 
+from tasks.models.call_receipts import CallReceipt
 from tasks.models.queryset import (
     CLOSED,
     FAILED,
@@ -17,6 +18,7 @@ __all__ = [
     "FAILED",
     "HAS_FAILED",
     "OPEN",
+    "CallReceipt",
     "Task",
     "TaskQuerySet",
     "TaskState",

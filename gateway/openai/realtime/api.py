@@ -70,8 +70,18 @@ async def run_tool_call(
         spoken_turn = ids.derive_turn_id(turn.user_id, turn.options.thread, key)
         turn = replace(turn, spoken_turn=spoken_turn)
     call = ToolCall(body.call_id, body.name, body.arguments)
-    output = await tool_calls.run(turn, call)
+    output = await tool_calls.run(turn, call, _call_key(request, turn, body))
     return json_response(ToolCallOutput(call_id=body.call_id, output=output))
+
+
+def _call_key(request: HttpRequest, turn: TurnRequest, body: ToolCallRequest) -> str:
+    """Return what a repetition of a call has in common with it.
+
+    It is the whole request: some providers count calls from one in each session.
+    """
+    metadata = options.request_metadata(request, body.metadata)
+    work = idempotency.digest_request(body, metadata)
+    return idempotency.digest(f"{turn.user_id.hex} {work}".encode())
 
 
 def _to_turn_request(

@@ -2,21 +2,27 @@
 
 import asyncio
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
+import httpx2
 import openai
 import orjson
 import pytest
+from django.utils import timezone
 
 from access.tokens import api_tokens
 from access.users import identity
 from access.users.request_user import USER_HEADER
 from memory.models import Fact, PendingForgetting, StoredMessage, Thread
+from tasks.models import CallReceipt
 from telemetry.models import Turn
 from testing import scripted_realtime
 from tests.access.actors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.auth.authentication.credentials import TOKENS
-from tests.gateway.calls import ask, bearer, error
+from tests.gateway.calls import ask, bearer, error, until
 from tests.gateway.memory.test_recall import know
 from turns.preparation import turn_builder
 from turns.voice import tool_calls
@@ -55,7 +61,7 @@ def request_key(http, user, session=(), headers=(), **body):
     return http.post(SECRETS, json=body, headers=dict(headers))
 
 
-def call(http, user, name, arguments=None, **body):
+def call(http, user, name, arguments=None, timeout=60, **body):
     body = {
         "model": "assistant",
         "call_id": "call_1",
@@ -64,7 +70,7 @@ def call(http, user, name, arguments=None, **body):
         "safety_identifier": user,
         **body,
     }
-    return http.post(CALLS, json=body)
+    return http.post(CALLS, json=body, timeout=timeout)
 
 
 def output(answer) -> str:
@@ -225,7 +231,7 @@ def test_key_is_limited_as_a_turn_is(running, configure, http, fake, user):
     assert request_key(http, user).status_code == 200
     assert call(http, user, "search_memory", {"query": "x"}).status_code == 200
     assert error(request_key(http, user), 429)["code"] == "rate_limit_exceeded"
-    error(call(http, user, "search_memory", {"query": "x"}), 429)
+    error(call(http, user, "search_memory", {"query": "y"}), 429)
     assert len(fake.requests) == 1
 
 
@@ -270,22 +276,124 @@ def test_characters_that_databases_refuse_are_replaced(server, http, user):
     assert records(user).count() == 3
 
 
-def test_slow_tool_is_given_up(server, http, user, monkeypatch):
+@pytest.fixture
+def own_tool(monkeypatch):
+    """Return a function that gives agents one tool, called `wait`."""
+
+    def give(run):
+        class Own:
+            kind, name, target = "memory", "wait", ""
+            description, parameters = "Waits.", {"type": "object"}
+            call = staticmethod(run)
+
+        async def tools(*_, **__):
+            return [Own()]
+
+        monkeypatch.setattr(turn_builder, "_tools", tools)
+
+    return give
+
+
+def test_slow_tool_is_given_up(server, http, user, own_tool, monkeypatch):
     async def never(*_):
         await asyncio.Event().wait()
 
-    class Slow:
-        kind, name, target = "memory", "wait", ""
-        description, parameters = "Waits.", {"type": "object"}
-        call = staticmethod(never)
-
-    async def tools(*_, **__):
-        return [Slow()]
-
-    monkeypatch.setattr(turn_builder, "_tools", tools)
+    own_tool(never)
     monkeypatch.setattr(tool_calls, "MAX_SECONDS", 0.05)
     assert "did not answer within" in output(call(http, user, "wait"))
     assert records(user).get().tool_calls == 1
+
+
+@pytest.fixture
+def counted(own_tool):
+    """The calls of a tool that returns their number, and NUL."""
+    calls = []
+
+    async def count(*_):
+        calls.append(None)
+        return f"{len(calls)}\0"
+
+    own_tool(count)
+    return calls
+
+
+def receipts(user):
+    return CallReceipt.objects.filter(user_id=identity.derive_user_id(user))
+
+
+def test_repeated_call_returns_the_first_output(server, http, user, counted):
+    first = output(call(http, user, "wait", {"a": 1}, item_id="i"))
+    assert first == "1\0"
+    assert output(call(http, user, "wait", {"a": 1}, item_id="i")) == first
+    assert len(counted) == records(user).count() == 1
+    # Providers may count calls from one in each session.
+    assert output(call(http, user, "wait", {"a": 2}, item_id="i")) == "2\0"
+    assert output(call(http, user, "wait", {"a": 1}, item_id="j")) == "3\0"
+    assert output(call(http, f"{user}-other", "wait", {"a": 1}, item_id="i")) == "4\0"
+
+
+def test_calls_at_the_same_time_run_once(server, http, user, own_tool):
+    calls = []
+
+    async def count(*_):
+        calls.append(None)
+        await asyncio.sleep(0.3)
+        return str(len(calls))
+
+    own_tool(count)
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: call(http, user, "wait"), range(4)))
+    assert {output(each) for each in answers} == {"1"}
+    assert len(calls) == 1
+
+
+def test_call_waits_for_that_of_another_process(server, http, user, counted):
+    output(call(http, user, "wait"))
+    # As another process leaves it while the call runs, and after that.
+    receipts(user).update(data=None)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(call, http, user, "wait")
+        with pytest.raises(TimeoutError):
+            waiting.result(0.5)
+        receipts(user).update(data='"seven"')
+        assert output(waiting.result()) == "seven"
+    receipts(user).update(data=None, begun_at=timezone.now() - timedelta(minutes=3))
+    assert "may have taken effect" in output(call(http, user, "wait"))
+    assert len(counted) == 1
+
+
+def test_interrupted_call_is_not_repeated(server, http, user, own_tool):
+    begun = threading.Event()
+
+    async def never(*_):
+        begun.set()
+        await asyncio.Event().wait()
+
+    own_tool(never)
+    with pytest.raises(httpx2.ReadTimeout):
+        call(http, user, "wait", timeout=0.5)
+    assert begun.is_set()
+    until(lambda: receipts(user).get().output)
+    assert "may have taken effect" in output(call(http, user, "wait"))
+
+
+def test_call_that_was_refused_may_be_repeated(running, configure, http, user, counted):
+    limit = "limits: [{per: principal, requests_per_hour: 1}]\n"
+    configure(REMEMBERING + limit)
+    output(call(http, user, "wait", {"a": 1}))
+    error(call(http, user, "wait", {"a": 2}), 429)
+    # It is no call of its own, so no limit counts it.
+    output(call(http, user, "wait", {"a": 1}))
+    configure(REMEMBERING)
+    assert output(call(http, user, "wait", {"a": 2})) == "2\0"
+
+
+def test_receipts_of_calls_expire(server, http, user, counted):
+    output(call(http, user, "wait"))
+    now = timezone.now()
+    assert not CallReceipt.objects.expired(now) & receipts(user)
+    later = now + timedelta(hours=1, seconds=1)
+    assert CallReceipt.objects.expired(later) & receipts(user)
 
 
 def test_facts_are_forgotten_after_another_sentence_of_the_user(server, http, user):
@@ -338,6 +446,7 @@ def test_incognito_call_has_no_memory_and_leaves_no_trace(server, http, user):
     answer = call(http, user, "search_memory", {"query": "cat"}, **given)
     assert "no tool called" in output(answer)
     assert not records(user).exists()
+    assert not receipts(user).exists()
 
 
 # The conversation.

@@ -37,7 +37,7 @@ from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from safety.models import Incident
 from smoke.models import SmokeMessage, SmokeRun
-from tasks.models import Task
+from tasks.models import CallReceipt, Task
 from tasks.queue.task_spec import TaskSpec
 from tests.telemetry.sample_turns import model_call, store_turn, tool_call
 
@@ -123,6 +123,7 @@ def store_user_data(user_id: UserId, secret: str = "plums") -> None:
         created_at=AT,
     )
     Task.objects.enqueue([TaskSpec("agent", user_id, "assistant", secret)])
+    CallReceipt.objects.create(user_id=user_id, key=uuid.uuid4().hex, begun_at=AT)
     store_smoke_run(user_id, secret)
     store_scores(user_id, message.turn_id, secret)
     assert old.pk != new.pk

@@ -56,6 +56,7 @@ def test_erasure_preview_counts_equal_deleted_rows(owner):
     would_delete = erasure.count_rows(owner)
     assert would_delete == {
         "tasks": 1,
+        "call_receipts": 1,
         "smoke_messages": 1,
         "smoke_runs": 1,
         "scores": 1,
@@ -366,6 +367,7 @@ def test_tables_are_erased_in_this_order():
     found = [table.name for table in user_data.erasable()]
     assert found == [
         "tasks",
+        "call_receipts",
         "scores",
         "feedback",
         "smoke_messages",
