@@ -62,6 +62,8 @@ CONFIGURATION_PATHS = {*(kind.path for kind in KINDS), "mcp", "providers"}
 """Paths under which created objects become part of the configuration."""
 CONFLICTING_OPERATIONS = {
     ("post", "/admin/sidecars/{name}/restart"),
+    ("post", "/admin/users/{user}/facts/{id}/accept"),
+    ("post", "/admin/users/{user}/facts/{id}/reject"),
     ("post", "/admin/tasks/{id}/retry"),
     ("post", "/admin/trigger-runs/{id}/retry"),
     ("post", "/admin/triggers/{name}/run"),
