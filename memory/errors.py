@@ -1,6 +1,7 @@
 """Errors of users and the facts about them."""
 
 from core.errors import Conflict, Invalid, NotFound
+from database.errors import TurnDiscarded
 
 
 class FactUnknown(NotFound):
@@ -14,6 +15,12 @@ class UserUnknown(NotFound):
 send."""
 
     code = "user_not_found"
+
+
+class UserErased(Conflict, TurnDiscarded):
+    """The data of this user was erased meanwhile, so this turn is not stored."""
+
+    code = "user_erased"
 
 
 class ReplyUnknown(NotFound):

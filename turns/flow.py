@@ -122,7 +122,8 @@ async def save_interrupted(
         await save(turn, reply, outcome=outcome, error=error)
     except TurnDiscarded:
         logger.info(
-            "turn %s discarded: its task was erased or reassigned", turn.request.turn_id
+            "turn %s discarded: its user or task was erased, or its task reassigned",
+            turn.request.turn_id,
         )
     except CoulisseError as exc:
         # The client left or receives the original error; this one is logged.

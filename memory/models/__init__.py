@@ -7,7 +7,7 @@ from memory.models.fact_choices import FactCategory, FactSource, FactStatus
 from memory.models.fact_messages import FactMessage
 from memory.models.facts import Fact
 from memory.models.messages import StoredMessage
-from memory.models.owners import Owner, PendingErasure
+from memory.models.owners import Erasure, Owner, PendingErasure
 from memory.models.passages import Passage
 from memory.models.pending_forgettings import PendingForgetting
 from memory.models.sessions import Session
@@ -18,6 +18,7 @@ __all__ = [
     "AgentState",
     "ConsolidationRun",
     "EndUser",
+    "Erasure",
     "Fact",
     "FactCategory",
     "FactChange",

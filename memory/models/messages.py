@@ -18,7 +18,9 @@ from config import live
 from core.ids import TurnId
 from core.messages import Message, Role
 from memory.config import MEMORY, USER_SCOPE
+from memory.errors import UserErased
 from memory.models import plain_sql
+from memory.models.owners import ERASED_SQL
 from memory.models.threads import Thread
 from memory.recall.types import MessageHit
 from memory.transcript.message_rows import (
@@ -229,10 +231,13 @@ class StoredMessageManager(StoredMessageBaseManager["StoredMessage"]):
         now: datetime,
         *,
         parent: int | None = None,
+        unless_erased: Sequence[Any] = (),
     ) -> None:
         """Store messages at positions from `first` on.
 
-        `parent` is the position that they follow if they begin a branch.
+        `parent` is the position that they follow if they begin a branch. With the
+        values of `ERASED_SQL`, raises `UserErased` if the user was. The caller has
+        locked the thread, for which an erasure waits.
         """
         at, turn = plain_sql.to_sql_time(now), plain_sql.to_sql_id(turn_id)
         rows = [
@@ -260,7 +265,15 @@ class StoredMessageManager(StoredMessageBaseManager["StoredMessage"]):
             for start in range(0, len(rows), BATCH_SIZE):
                 batch = rows[start : start + BATCH_SIZE]
                 values = [value for row in batch for value in row]
-                cursor.execute(INSERT_SQL + ", ".join([ROW_SQL] * len(batch)), values)
+                query = INSERT_SQL + ", ".join([ROW_SQL] * len(batch))
+                if not unless_erased:
+                    cursor.execute(query, values)
+                    continue
+                cursor.execute(
+                    f"{query} RETURNING {ERASED_SQL}", [*values, *unless_erased]
+                )
+                if cursor.fetchone()[0]:
+                    raise UserErased
 
     def by_passage(
         self, user_id: UUID, passage_ids: Sequence[int]

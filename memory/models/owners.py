@@ -1,13 +1,24 @@
 """Models of the users that memories belong to."""
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import models, transaction
 from django.db.models import F
 from django.utils import timezone
+
+from memory.errors import UserErased
+from memory.models import plain_sql
+
+ERASED_SQL = """
+    EXISTS (SELECT 1 FROM memory_erasure WHERE user_digest = %s AND at >= %s)
+"""
+"""Whether a user was erased since a time: a condition with `erasure_values`."""
+LONGEST_TURN = timedelta(days=1)
 
 
 class OwnerQuerySet(models.QuerySet["Owner"]):
@@ -88,3 +99,49 @@ class PendingErasure(models.Model):
 
     def __str__(self) -> str:
         return f"erasure of {self.user_id}"
+
+
+class ErasureQuerySet(models.QuerySet["Erasure"]):
+    """Erasures that running turns look for, so that they store nothing."""
+
+    def expired(self, now: datetime) -> "ErasureQuerySet":
+        """Return those before which no running turn began, oldest first."""
+        return self.filter(at__lte=now - LONGEST_TURN).order_by("at")
+
+    def record(self, user_id: UUID) -> None:
+        """Note that a user is erased now."""
+        values = {"at": timezone.now()}
+        self.update_or_create(user_digest=_digest(user_id), defaults=values)
+
+    def refuse_erased(self, user_id: UUID, since: datetime | None) -> None:
+        """Raise `UserErased` if a user was erased since a time, if there is one."""
+        if since is None:
+            return
+        rows = plain_sql.fetch_rows(
+            f"SELECT {ERASED_SQL}", erasure_values(user_id, since)
+        )
+        if rows[0][0]:
+            raise UserErased
+
+
+class Erasure(models.Model):
+    """The time at which a user was erased, without the user's id."""
+
+    user_digest = models.CharField(max_length=64, unique=True)
+    at = models.DateTimeField(db_index=True)
+
+    objects = ErasureQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return f"erasure {self.user_digest}"
+
+
+def erasure_values(user_id: UUID, since: datetime | None) -> list[Any]:
+    """Return the values of `ERASED_SQL`; none without a time."""
+    if since is None:
+        return []
+    return [_digest(user_id), plain_sql.to_sql_time(since)]
+
+
+def _digest(user_id: UUID) -> str:
+    return hashlib.sha256(user_id.bytes).hexdigest()

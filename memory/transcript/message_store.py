@@ -14,7 +14,8 @@ from core.ids import TurnId, UserId
 from core.messages import Message, Role
 from memory.extraction import extraction_tasks
 from memory.extraction.extraction_tasks import ExtractionRequest, TurnRange
-from memory.models import StoredMessage, Thread
+from memory.models import Erasure, StoredMessage, Thread
+from memory.models.owners import erasure_values
 from memory.transcript import branches, message_cache
 from memory.transcript.branches import Place, SentConversation
 from memory.transcript.message_cache import CachedMessage, CachedThread, ThreadKey
@@ -174,8 +175,11 @@ def append_turn(
     cap: int = DEFAULT_CACHED_MESSAGES,
     sent: SentConversation | None = None,
     facts: TouchedFacts = NO_FACTS,
+    begun_at: datetime | None = None,
 ) -> str:
     """Append the messages of one turn to a thread, all or none; return its name.
+
+    Raises `UserErased` if the user was erased since `begun_at`, even without messages.
 
     With `sent`, the messages are compared with what is stored: known ones are not
     stored again, and others may begin a branch. With `extraction`, an extraction task
@@ -183,6 +187,7 @@ def append_turn(
     begins a session, if `extraction` says so and none is open.
     """
     if not entries:
+        Erasure.objects.refuse_erased(user_id, begun_at)
         return thread
     now = datetime.now(UTC)
     with transaction.atomic(savepoint=False):
@@ -211,7 +216,13 @@ def append_turn(
         first = length - len(entries)
         parent = branches.make_current(user_id, place, thread_id, first)
         StoredMessage.objects.append(
-            thread_id, first, turn_id, entries, now, parent=parent
+            thread_id,
+            first,
+            turn_id,
+            entries,
+            now,
+            parent=parent,
+            unless_erased=erasure_values(user_id, begun_at),
         )
         new = first if sent is None else max(first, length - sent.new_rows)
         is_withheld = facts is not NO_FACTS and facts.apply(

@@ -1,7 +1,7 @@
 """Erasure of a user's data in two steps: a request, then its confirmation.
 
 No data remains: no row and, on SQLite, no bytes in the file. Running turns are not
-awaited; they store their messages as those of a new user.
+awaited, and are not stored: a digest of the user's id and the time remain for a day.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from access.audit.audit_events import AuditEvent
 from core.ids import UserId
 from database import user_data
 from memory.errors import ConfirmationExpired, ConfirmationInvalid
-from memory.models import Owner, PendingErasure, Thread
+from memory.models import Erasure, Owner, PendingErasure, Thread
 from memory.recall.index import corpus_cache
 from memory.transcript import message_cache
 
@@ -158,6 +158,7 @@ def _delete_user_rows(
 ) -> dict[str, int]:
     is_known = Owner.objects.filter(user_id=user_id).exists()
     _lock_rows(user_id)
+    Erasure.objects.record(user_id)
     requests = PendingErasure.objects.filter(user_id=user_id)
     if confirmation_digest is not None:
         requests = requests.filter(confirmation_digest=confirmation_digest)

@@ -22,7 +22,7 @@ async def save(
     An incognito turn leaves only its charge. A turn that failed without a reply adds
     no messages, nor does a failed turn of a task, because the task may be retried. The
     usage is charged whatever the outcome. Raises `TurnDiscarded` if the task of the
-    turn was erased or reassigned.
+    turn was erased or reassigned, or `UserErased`.
     """
     charge = turn_record.charge_calls(turn)
     if turn.embeddings:

@@ -34,8 +34,8 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
 
     The user's messages matter more than the record: if the database accepts only the
     messages, they are stored without the record. If it does not accept the messages
-    either, or if a hook raises `TurnDiscarded`, the turn is still charged, and the
-    error is raised.
+    either, if a hook raises `TurnDiscarded`, or if the user was erased since the turn
+    began, the turn is still charged, and the error is raised.
     """
     turn, record = ended.turn, ended.record
     append_messages = partial(
@@ -48,6 +48,7 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
         cap=turn.memory.working_memory_cap,
         sent=turn_record.sent_conversation(ended, entries) if entries else None,
         facts=_touched_facts(ended),
+        begun_at=turn.started.at,
     )
 
     def append() -> str:

@@ -23,7 +23,7 @@ class Call:
 
     user_id: UserId
     key: str
-    """What its repetitions have in common with it."""
+    """The same for its repetitions."""
     has_begun: bool = False
     """Whether its tool may have taken effect."""
     output: str = INTERRUPTED

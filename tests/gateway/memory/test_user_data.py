@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
+import httpx2
 import pytest
 from django.db import OperationalError
 
@@ -13,6 +15,8 @@ from database.errors import DatabaseDown
 from memory.api import user_data
 from memory.models import PendingErasure
 from memory.user_data import erasure, export
+from telemetry.live_turns.active_turns import ACTIVE_TURNS
+from tests.gateway.calls import body, post, until
 from tests.gateway.memory_client import ok
 from tests.memory.user_data.sample_user import (
     count_rows,
@@ -204,3 +208,38 @@ def test_erasure_refuses_other_methods(memory_client, method, path):
 def test_unknown_parameter_is_refused(memory_client, method, path):
     refusal = memory_client.refused(method, path, confirm="yes")
     assert (refusal["param"], refusal["code"]) == ("confirm", "unknown_parameter")
+
+
+# Turns in progress.
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("metadata", [{}, {"history": "none"}], ids=["kept", "none"])
+def test_turn_in_progress_is_not_stored(server, fake, user, stream, metadata):
+    owner = identity.derive_user_id(user)
+    assert post(server, body(user)).status_code == 200
+    fake.reply("Hello", "!", hang="headers")
+    request = body(user, stream=stream, metadata=metadata)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(post, server, request)
+        fake.wait(lambda: len(fake.requests) == 2)
+        erasure.erase_user(owner)
+        fake.release()
+        answer = running.result()
+    assert '"user_erased"' in answer.text
+    assert answer.status_code == (200 if stream else 409)
+    assert not any(count_rows(owner).values())
+    assert post(server, body(user)).status_code == 200
+    assert count_rows(owner)["memory.StoredMessage"] == 2
+
+
+def test_cancelled_turn_is_not_stored_after_an_erasure(server, fake, user):
+    owner = identity.derive_user_id(user)
+    fake.reply("Hello", "!", hang="mid_stream")
+    url, request = f"{server}/v1/chat/completions", body(user, stream=True)
+    with httpx2.stream("POST", url, json=request, timeout=60) as answer:
+        next(answer.iter_lines())
+        erasure.erase_user(owner)
+    fake.wait(lambda: fake.requests[0].aborted)
+    until(lambda: not ACTIVE_TURNS.count())
+    assert not any(count_rows(owner).values())

@@ -8,16 +8,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connection, transaction
+from django.utils import timezone
 
 from config import live as configuration
-from core.ids import UserId
+from core.ids import UserId, new_turn_id
+from core.messages import Message
 from database import user_data
+from memory.errors import UserErased
 from memory.extraction import extraction_worker, llm_call
-from memory.models import Fact, Owner, PendingErasure, Thread
+from memory.models import Erasure, Fact, Owner, PendingErasure, Thread
 from memory.recall import embedding, search
 from memory.recall.index import corpus_cache
 from memory.recall.types import Query
-from memory.transcript import message_cache
+from memory.transcript import message_cache, message_store
+from memory.transcript.message_rows import NewMessage
 from memory.user_data import erasure, export
 from tasks.models import Task
 from telemetry.models import Turn
@@ -415,3 +419,64 @@ def test_lists_are_exported_in_this_order():
         "smoke_messages",
         "smoke_runs",
     ]
+
+
+# Running turns.
+
+
+def test_erasures_are_noted_without_the_user_for_a_day(owner):
+    before = set(Erasure.objects.values_list("pk", flat=True))
+    erasure.erase_user(owner)
+    erasure.erase_user(owner)
+    (note,) = Erasure.objects.exclude(pk__in=before)
+    assert owner.hex not in note.user_digest
+    assert not Erasure.objects.expired(note.at + timedelta(hours=23)) & own(note)
+    assert Erasure.objects.expired(note.at + timedelta(hours=25)) & own(note)
+
+
+def own(note: Erasure):
+    return Erasure.objects.filter(pk=note.pk)
+
+
+def test_turn_that_began_before_an_erasure_is_not_stored(owner, neighbour):
+    before = timezone.now()
+    erasure.erase_user(owner)
+    for entries in ((), [NewMessage(Message("user", "plums"))]):
+        with pytest.raises(UserErased), transaction.atomic():
+            append(owner, entries, before)
+        append(owner, entries, timezone.now())
+        append(neighbour, entries, before)
+    assert Thread.objects.get(user_id=owner).length == 1
+
+
+def append(user_id: UserId, entries, begun_at: datetime) -> None:
+    message_store.append_turn(user_id, "", new_turn_id(), entries, begun_at=begun_at)
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="has one writer")
+def test_turn_that_ends_during_an_erasure_is_not_stored(owner, monkeypatch):
+    """It waits for the erasure, which has locked its thread."""
+    store_conversation(owner, "plums")
+    failed: list[Exception] = []
+
+    def end_turn() -> None:
+        try:
+            append(owner, [NewMessage(Message("user", "plums"))], began)
+        except UserErased as exc:
+            failed.append(exc)
+        connection.close()
+
+    began, speaker = timezone.now(), threading.Thread(target=end_turn)
+    delete = erasure._delete_rows
+
+    def delete_meanwhile(rows):
+        if not speaker.ident:
+            speaker.start()
+            speaker.join(0.2)
+        return delete(rows)
+
+    monkeypatch.setattr(erasure, "_delete_rows", delete_meanwhile)
+    erasure.erase_user(owner)
+    speaker.join()
+    assert len(failed) == 1
+    assert not any(count_rows(owner).values())
