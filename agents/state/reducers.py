@@ -28,12 +28,14 @@ class StateChange:
     """Fields that are emptied first."""
 
 
-def reduce_state(fields: Fields, state: State, change: StateChange) -> dict[str, Any]:
+def reduce_state(
+    fields: Fields, state: State, change: StateChange, *, is_bounded: bool = True
+) -> dict[str, Any]:
     """Return the state after a change, in the order of the declaration.
 
     Stored values that the declaration no longer has, or has with another type, are
     dropped. Raises `Invalid`, which names the field, for a value of another type, and
-    for a state that becomes too large.
+    for a state that becomes too large, unless it is not bounded.
     """
     for name in (*change.reset, *change.values):
         if name not in fields:
@@ -53,7 +55,8 @@ def reduce_state(fields: Fields, state: State, change: StateChange) -> dict[str,
             value = _reduce_value(name, declared, value, values[name])
         if value is not None:
             reduced[name] = value
-    _encode(reduced)
+    if is_bounded:
+        _encode(reduced)
     return reduced
 
 

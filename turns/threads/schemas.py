@@ -139,7 +139,7 @@ class ThreadState(BaseModel):
         return cls(
             thread_id=thread_id,
             agent=row.agent,
-            state=reduce_state(fields, row.values, StateChange()),
+            state=reduce_state(fields, row.values, StateChange(), is_bounded=False),
             updated_at=row.updated_at,
         )
 

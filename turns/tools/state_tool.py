@@ -3,7 +3,6 @@
 The changes are stored in the transaction that stores the turn, or not at all.
 """
 
-import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,8 +23,6 @@ DESCRIPTION = (
     "rewrite are named in 'reset'. Returns the new state."
 )
 
-logger = logging.getLogger(__name__)
-
 
 @dataclass(slots=True)
 class TurnState:
@@ -44,15 +41,14 @@ class TurnState:
         return orjson.dumps(self.values).decode()
 
     def reduce(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Apply the changes to what is stored by now: other turns may have changed
-        it."""
+        """Apply the changes to what is stored by now: other turns may have changed it.
+
+        The model has the answer that they are stored. So they are, even if the state
+        becomes larger than it may be: the next change is refused until it is smaller.
+        """
         state = dict(stored)
         for change in self.changes:
-            try:
-                state = reduce_state(self.fields, state, change)
-            except Invalid as exc:
-                # It fit the state that the turn read, but not that of another turn.
-                logger.warning("a change of an agent's state was dropped: %s", exc)
+            state = reduce_state(self.fields, state, change, is_bounded=False)
         return state
 
 

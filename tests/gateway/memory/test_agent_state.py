@@ -188,6 +188,31 @@ def test_parallel_turns_lose_no_change(server, client, fake, user, api):
     assert sorted(read(api)["concerns"]) == [f"c{number}" for number in range(count)]
 
 
+def test_accepted_change_is_stored_beside_one_of_another_turn(
+    server, client, fake, user, api
+):
+    fake.reply("ok")
+    say(client, user)
+    fake.call_tool("update_state", {"concerns": ["a" * 10_000]})
+    fake.reply("Noted.", hang="headers")
+    request = body(user, "hi", agent="coach", metadata={"thread_id": "t"})
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(post, server, request)
+        fake.wait(lambda: len(fake.requests) == 3)
+        assert "aaa" in last_result(fake)
+        ok(change(api, changes={"concerns": ["b" * 10_000]}))
+        fake.release()
+        assert running.result().status_code == 200
+    assert [each[0] for each in read(api)["concerns"]] == ["b", "a"]
+    assert change(api, changes={"steps": ["c"]}).status_code == 400
+    fake.call_tool("update_state", {"steps": ["c"]})
+    fake.reply("Sorry.")
+    say(client, user)
+    assert "reset fields" in last_result(fake)
+    ok(change(api, changes={"concerns": ["c"]}, reset=["concerns"]))
+    assert read(api) == {"concerns": ["c"]}
+
+
 def test_parallel_changes_of_the_api_lose_nothing(client, fake, user, api):
     fake.reply("ok")
     say(client, user)
