@@ -32,6 +32,7 @@ Temperature = Annotated[float, Field(ge=0, le=2)]
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 TaskTool = Literal["dispatch_task", "tasks_status"]
+RescueMode = Literal["continue", "restart", "off"]
 
 Fallback = Annotated[
     Annotated[str, Tag("agent")] | Annotated[ModelChoice, Tag("model")],
@@ -181,6 +182,12 @@ class AgentConfig(BaseModel):
         "before any of its reply arrives. Each is the name of an agent, of which only "
         "the model, the parameters and `extra_body` are used, or `{provider, model}`, "
         "called with this agent's parameters.",
+    )
+    rescue: RescueMode = Field(
+        default="continue",
+        description="What happens to a reply that breaks off after the client has "
+        "received a part: a model continues it, it is asked anew and what was received "
+        "is left out (`restart`), or the client receives the error (`off`).",
     )
 
     @cached_property

@@ -10,7 +10,12 @@ from core.errors import CoulisseError, Invalid
 from providers import registry
 from providers.config import PROVIDERS, ProviderConfig
 from providers.default_model import ModelChoice
-from providers.errors import ContentFiltered, LocalModelDown, ProviderFailed
+from providers.errors import (
+    ContentFiltered,
+    LocalModelDown,
+    ProviderFailed,
+    TimedOut,
+)
 
 ALIASES = ({"max_tokens", "max_completion_tokens"},)
 """Aliases of one parameter: a request that sets either replaces the agent's other."""
@@ -125,6 +130,8 @@ class FallbackChain:
         self._at = 0
         self._failed: list[tuple[Model, Exception]] = []
         """The failures of this round."""
+        self._continued = 0
+        """How often the current model was asked again in this round."""
 
     @property
     def model(self) -> Model:
@@ -132,6 +139,22 @@ class FallbackChain:
 
     def next_round(self) -> None:
         self._failed.clear()
+        self._continued = 0
+
+    def advance_after_break(self, error: Exception) -> bool:
+        """Choose who continues a reply that broke off; return whether anyone does.
+
+        The same model is asked again, as often as its provider's `retries`, then the
+        others. One that stalled is asked again only if there are no others.
+        """
+        is_slow = isinstance(error, TimedOut) and (
+            len(self._models) > 1 or error.wait == "total"
+        )
+        may_repeat = isinstance(error, ProviderFailed) and not is_slow
+        if may_repeat and self._continued < self.model.provider.retries:
+            self._continued += 1
+            return True
+        return self.advance(error)
 
     def advance(self, error: Exception) -> bool:
         """Switch to the next model after a failure; return whether there is one.
@@ -146,13 +169,14 @@ class FallbackChain:
         if len(self._failed) == len(self._models):
             return False
         self._at = (self._at + 1) % len(self._models)
+        self._continued = 0
         return True
 
     def _allows_fallback(self, error: Exception) -> bool:
         if isinstance(error, ContentFiltered):
             return False
         if isinstance(error, Invalid):
-            return bool(self._at or self._failed)
+            return bool(self._at or self._failed or self._continued)
         return isinstance(error, (ProviderFailed, LocalModelDown))
 
     def final_error(self, last: Exception) -> Exception:

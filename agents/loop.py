@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from agents import message_filters, tool_execution
+from agents import message_filters, rescue, tool_execution
 from agents.config import AgentConfig
 from agents.fallback_chain import FallbackChain, Model, accepted_extras
 from agents.stream_filter import StreamFilter
@@ -31,7 +31,7 @@ from core.messages import Message, ToolCall
 from core.reply import Reply
 from core.tools import Tool, to_openai_tool
 from core.trace import Call
-from providers import client
+from providers import client, registry
 from providers.errors import ContentFiltered, RequestRefused
 from providers.model_request import ModelRequest
 
@@ -80,8 +80,15 @@ class Round:
     """The request's parameters."""
     stream_filter: StreamFilter
     reply: Reply = field(default_factory=Reply)
+    """What the client has received of it, or will."""
     model: Model | None = None
     """The model that gave the reply."""
+    said: str = ""
+    """The text that the client has received of a reply that broke off."""
+    broken_by: Exception | None = None
+    """Why it broke off."""
+    refused_forms: int = 0
+    """The forms in which the model has refused to continue it."""
 
     @property
     def message(self) -> Message:
@@ -152,7 +159,9 @@ async def run(agent_run: AgentRun) -> AsyncGenerator[Event]:
         agent_run.client_tools, agent_run.own_tools, agent_run.parameters
     )
     stream_filter = StreamFilter(
-        tool_set.client_names, final_text_only=agent_run.final_text_only
+        tool_set.client_names,
+        final_text_only=agent_run.final_text_only,
+        holds_calls=agent_run.agent.rescue != "off",
     )
     messages = list(agent_run.messages)
     first_call = len(agent_run.record)
@@ -254,33 +263,26 @@ async def _call_model(
     """Call the model, collect its reply and record the call.
 
     Retries without images in tool results if the model refuses them, and with the next
-    model of the fallback chain if this one fails before the client received anything.
+    model of the fallback chain if this one fails before the client received anything. A
+    reply that breaks off later is continued.
     """
     while True:
         model = current.model = agent_run.fallback_chain.model
-        messages = message_filters.drop_foreign_reasoning(current.messages, str(model))
-        request = ModelRequest(
-            model=model.name,
-            messages=messages,
-            tools=tool_set.tools,
-            parameters=model.parameters(current.parameters, agent_run.response_format),
-            extra_parameters=accepted_extras(
-                model, agent_run.agent, agent_run.extra_parameters
-            ),
-            extra_body=model.extra_body,
-            stream=agent_run.stream,
-            user=agent_run.user,
-        )
+        form = _form(agent_run, current, model)
+        request = _build_request(agent_run, tool_set, current, model, form)
         entry = trace.ModelCall(agent_run.agent.name, model.provider_name, model.name)
         agent_run.record.append(entry)
         reply = current.reply = Reply()
         stream = client.run(
             model.provider_name, model.provider, request, entry.attempts
         )
+        if form is not None:
+            current.reply = Reply(current.said)
+            stream = rescue.rest_of(stream, reply, current.said, form)
         try:
             async with aclosing(stream) as events:
                 async for event in events:
-                    reply.add(event)
+                    current.reply.add(event)
                     yield event
             entry.end()
             return
@@ -288,18 +290,54 @@ async def _call_model(
             entry.end(error=recorded_text(exc))
             if isinstance(exc, CoulisseError):
                 exc.provider = exc.provider or model.provider_name
-            if _recover(agent_run, current, exc):
+            if _recover(agent_run, current, exc, has_begun=reply.has_begun):
                 continue
             final_error = agent_run.fallback_chain.final_error(exc)
             if final_error is exc:
-                raise
-            raise final_error from exc
+                final_error = current.broken_by or exc
+            if final_error is not exc:
+                final_error.__cause__ = exc
+            raise final_error  # noqa: B904 (it has its cause)
         finally:
             # Cancelled calls count too: the provider bills them, even if only the
             # prompt was processed.
             if reply.has_begun or entry.is_billed:
                 entry.usage = _count_usage(request, tool_set, reply)
             entry.finish_reason = reply.finish_reason or ""
+
+
+def _build_request(
+    agent_run: AgentRun,
+    tool_set: ToolSet,
+    current: Round,
+    model: Model,
+    form: rescue.Form | None,
+) -> ModelRequest:
+    messages = message_filters.drop_foreign_reasoning(current.messages, str(model))
+    if form is not None:
+        messages = rescue.messages_to_continue(messages, current.said, form)
+    return ModelRequest(
+        model=model.name,
+        messages=messages,
+        tools=tool_set.tools,
+        parameters=model.parameters(current.parameters, agent_run.response_format),
+        extra_parameters=accepted_extras(
+            model, agent_run.agent, agent_run.extra_parameters
+        ),
+        extra_body=model.extra_body,
+        stream=agent_run.stream,
+        user=agent_run.user,
+    )
+
+
+def _form(agent_run: AgentRun, current: Round, model: Model) -> rescue.Form | None:
+    """Return how a model is asked to continue what was said; None if nothing was."""
+    if not current.said:
+        return None
+    forms = rescue.forms(
+        agent_run.agent.rescue, takes_prefill=registry.takes_prefill(model.provider)
+    )
+    return forms[min(current.refused_forms, len(forms) - 1)]
 
 
 def _count_usage(request: ModelRequest, tool_set: ToolSet, reply: Reply) -> Usage:
@@ -314,8 +352,12 @@ def _count_usage(request: ModelRequest, tool_set: ToolSet, reply: Reply) -> Usag
     )
 
 
-def _recover(agent_run: AgentRun, current: Round, error: Exception) -> bool:
+def _recover(
+    agent_run: AgentRun, current: Round, error: Exception, *, has_begun: bool
+) -> bool:
     """Prepare a retry after a failure; return whether one is possible."""
+    if agent_run.agent.rescue != "off" and (has_begun or current.broken_by):
+        return _rescue(agent_run, current, error)
     if current.stream_filter.has_sent and agent_run.is_live:
         return False
     may_lack_vision = isinstance(error, RequestRefused) and not isinstance(
@@ -330,3 +372,25 @@ def _recover(agent_run: AgentRun, current: Round, error: Exception) -> bool:
         return False
     current.stream_filter.restart_round()
     return True
+
+
+def _rescue(agent_run: AgentRun, current: Round, error: Exception) -> bool:
+    """Prepare the continuation of a reply that broke off; return whether it may be.
+
+    Its tool calls are asked again. A refusal is not continued: no model says what
+    another would not.
+    """
+    if current.reply.refusal or isinstance(error, ContentFiltered):
+        return False
+    current.broken_by = current.broken_by or error
+    if agent_run.is_live and not agent_run.final_text_only:
+        current.said = current.reply.text
+    if not current.said:
+        current.stream_filter.restart_round()
+    current.stream_filter.drop_calls()
+    is_refused = isinstance(error, RequestRefused) and current.said
+    if is_refused and current.refused_forms < rescue.MAX_FORMS - 1:
+        current.refused_forms += 1
+        return True
+    current.refused_forms = 0
+    return agent_run.fallback_chain.advance_after_break(error)

@@ -1,14 +1,18 @@
 """Selection of the agent's events that the client receives."""
 
 from collections.abc import Collection, Sequence
+from time import monotonic
 
 from core.events import (
+    HEARTBEAT_SECONDS,
     Event,
+    Heartbeat,
     ReasoningBlock,
     TextDelta,
     ToolCallDelta,
     TurnFinished,
 )
+from core.reply import Reply
 
 
 class StreamFilter:
@@ -19,7 +23,13 @@ class StreamFilter:
     that of the last round.
     """
 
-    def __init__(self, client_names: Collection[str], *, final_text_only: bool) -> None:
+    def __init__(
+        self,
+        client_names: Collection[str],
+        *,
+        final_text_only: bool,
+        holds_calls: bool = False,
+    ) -> None:
         self._client_names = client_names
         self._final_text_only = final_text_only
         self._had_text = False
@@ -27,6 +37,11 @@ class StreamFilter:
         self._has_text = False
         """Whether this round has text."""
         self._call_filter = ToolCallFilter(client_names)
+        self._holds_calls = holds_calls
+        """Whether calls pass at the end of the round, so that they can be asked again
+        if it breaks off."""
+        self._held_calls = Reply()
+        self._held_since = 0.0
         self.has_sent = False
         """Whether the client received anything of this round."""
 
@@ -36,10 +51,15 @@ class StreamFilter:
         self.restart_round()
 
     def restart_round(self) -> None:
-        """Discard this call, of which the client received nothing."""
+        """Discard this call, of which the client received no text."""
         self._has_text = False
-        self._call_filter = ToolCallFilter(self._client_names)
         self.has_sent = False
+        self.drop_calls()
+
+    def drop_calls(self) -> None:
+        """Discard the tool calls of this round."""
+        self._call_filter = ToolCallFilter(self._client_names)
+        self._held_calls = Reply()
 
     def passes_unchanged(self, event: Event) -> bool:
         """Whether an event passes unchanged: a fast path for continued text."""
@@ -56,11 +76,28 @@ class StreamFilter:
             case TextDelta():
                 return self._filter_text(event)
             case ToolCallDelta():
-                return self._call_filter.filter(event)
-            case TurnFinished() | ReasoningBlock():
+                deltas = self._call_filter.filter(event)
+                return self._hold(deltas) if self._holds_calls else deltas
+            case TurnFinished():
+                return [
+                    ToolCallDelta(index, call.id, call.name, call.arguments)
+                    for index, call in enumerate(self._held_calls.tool_calls)
+                ]
+            case ReasoningBlock():
                 return ()
             case _:
                 return (event,)
+
+    def _hold(self, deltas: Sequence[ToolCallDelta]) -> Sequence[Event]:
+        """Hold calls back; return a heartbeat if that takes long."""
+        if not self._held_calls.has_output:
+            self._held_since = monotonic()
+        for delta in deltas:
+            self._held_calls.add(delta)
+        if monotonic() - self._held_since < HEARTBEAT_SECONDS:
+            return ()
+        self._held_since = monotonic()
+        return (Heartbeat(),)
 
     def _filter_text(self, event: TextDelta) -> Sequence[Event]:
         if self._final_text_only:

@@ -21,13 +21,14 @@ from core.messages import Message, Reasoning, ToolCall
 class Reply:
     """A reply accumulated from its events."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str = "") -> None:
+        """`text` is what it begins with."""
         self.finish_reason: FinishReason | None = None
         self.usage: Usage | None = None
         self.exchange: tuple[Message, ...] = ()
         self.served_by: ServedBy | None = None
         self.stop_sequence: str | None = None
-        self._text: list[str] = []
+        self._text: list[str] = [text] if text else []
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
         self._blocks: list[Reasoning] = []

@@ -75,6 +75,8 @@ class ProviderKind:
     structured_outputs: Literal["native", "prompt"] = "prompt"
     files: Literal["native", "text"] = "text"
     """Whether its models read PDFs."""
+    takes_prefill: bool = False
+    """Whether most of its models continue an answer at the end of the prompt."""
 
 
 def _unsupported(*names: str) -> frozenset[str]:
@@ -88,6 +90,7 @@ KINDS: dict[KindName, ProviderKind] = {
         _unsupported(*PENALTIES, "logit_bias", "seed", *LOG_PROBS),
         frozenset({"cache_control", "thinking", "top_k"}),
         files="native",
+        takes_prefill=True,
     ),
     # https://docs.cohere.com/docs/compatibility-api
     "cohere": ProviderKind(
@@ -123,12 +126,14 @@ KINDS: dict[KindName, ProviderKind] = {
         ),
         "https://api.groq.com/openai/v1",
         _unsupported("logit_bias", *LOG_PROBS),
+        takes_prefill=True,
     ),
     "local": ProviderKind(
         OpenAIWire(highest_effort="high"),
         unsupported_parameters=frozenset({"store"}),
         extra_parameters=frozenset({"chat_template_kwargs", "min_p", "top_k"}),
         structured_outputs="native",
+        takes_prefill=True,
     ),
     "openai": ProviderKind(
         # The reasoning models refuse max_tokens; all take its successor.
@@ -167,6 +172,11 @@ def structured_outputs(provider: ProviderConfig) -> Literal["native", "prompt"]:
 def reads_pdf(provider: ProviderConfig) -> bool:
     """Return whether a provider's models read PDFs, rather than their text."""
     return (provider.files or kind_of(provider).files) == "native"
+
+
+def takes_prefill(provider: ProviderConfig) -> bool:
+    """Return whether a provider's models may continue an answer that was begun."""
+    return kind_of(provider).takes_prefill
 
 
 def find_unsupported_parameters(

@@ -1,6 +1,9 @@
 """A streamed reply as it comes in: bytes to events to errors."""
 
+import logging
+
 import aiohttp
+import orjson
 
 from core.errors import CoulisseError
 from core.events import Event
@@ -13,6 +16,11 @@ from providers.resilience.error_mapping import (
 from providers.resilience.timeouts import CallDeadline, ReadWatchdog
 from providers.transport import sse
 from providers.wires.base import ReplyReader
+
+CALL_MARKS = (b"tool_calls", b"function_call", b"input_json")
+"""What pieces of tool calls contain."""
+
+logger = logging.getLogger(__name__)
 
 
 class ResponseStream:
@@ -33,6 +41,9 @@ class ResponseStream:
         self._deadline = deadline
         self._watchdog = ReadWatchdog(deadline, response.close)
         self._failure: CoulisseError | None = None
+        self._malformed: CoulisseError | None = None
+        """The error of an event that was skipped, until a good one has followed it."""
+        self._has_skipped = False
 
     async def next_events(self) -> list[Event]:
         """Return the next events, at least one, as many as have come.
@@ -75,12 +86,31 @@ class ResponseStream:
         error_mapping.check_size(self._source, self._size)
         reader = self._reader
         for name, data in self._parser.feed(piece) if piece else self._parser.end():
-            events += reader.feed(name, data)
+            try:
+                events += reader.feed(name, data)
+            except (orjson.JSONDecodeError, *PARSE_ERRORS) as exc:
+                self._skip(data, exc, is_first=not events)
+                continue
             if reader.done:
                 break
+            self._malformed = None
+        if (reader.done or not piece) and self._malformed is not None:
+            raise self._malformed
         if reader.done or not piece:
             events.append(reader.end())
             self.finished = True
+
+    def _skip(self, data: bytes, exc: Exception, *, is_first: bool) -> None:
+        """Skip a malformed event between good ones, or raise its exception.
+
+        Only one, and none of a tool call, whose arguments would lack a piece.
+        """
+        is_first = is_first and not self._deadline.received
+        if is_first or self._has_skipped or any(each in data for each in CALL_MARKS):
+            raise exc
+        self._has_skipped = True
+        self._malformed = error_mapping.from_exception(self._source, exc)
+        logger.warning("skipped a piece of a stream: %s", self._malformed)
 
     def _fail(
         self, error: CoulisseError, events: list[Event], cause: BaseException | None

@@ -24,11 +24,20 @@ EITHER = pytest.mark.parametrize("stream", [True, False])
 class Stage:
     """An agent on a first provider, with fallbacks on the others."""
 
-    def __init__(self, first, spare, last, *, kinds=("openai", "openai", "openai")):
+    def __init__(
+        self,
+        first,
+        spare,
+        last,
+        *,
+        kinds=("openai", "openai", "openai"),
+        retries=0,
+        **settings,
+    ):
         fakes = dict(zip(("first", "spare", "last"), (first, spare, last), strict=True))
         self.record = []
         self._providers = {
-            name: fake.provider(kind, retries=0)
+            name: fake.provider(kind, retries=retries, **settings)
             for (name, fake), kind in zip(fakes.items(), kinds, strict=True)
         }
 

@@ -107,14 +107,14 @@ async def test_filtered_reply_is_the_answer(stage, fake, spare, stream):
 
 
 @pytest.mark.parametrize("heard", ["text", "reasoning", "refusal"])
-async def test_no_fallback_after_sent_output(stage, fake, spare, heard):
+async def test_reply_that_breaks_off_may_be_left(stage, fake, spare, heard):
     reply = {"reasoning": ["hm"]} if heard == "reasoning" else {}
     reply = {"refusal": "no"} if heard == "refusal" else reply
     fake.reply(*(["Once "] if heard == "text" else []), **reply, unterminated=True)
     events = []
 
     async def listen():
-        async with aclosing(loop.run(stage.task())) as turn:
+        async with aclosing(loop.run(stage.task(rescue="off"))) as turn:
             async for event in turn:
                 events.append(event)
 
@@ -125,9 +125,9 @@ async def test_no_fallback_after_sent_output(stage, fake, spare, heard):
     assert spare.requests == []
 
 
-async def test_cut_stream_fails_without_a_fallback(stage, fake, spare):
+async def test_cut_stream_fails_if_so_configured(stage, fake, spare):
     fake.cut("mid_stream", "Once ", "upon ")
-    error = await stage.fails()
+    error = await stage.fails(rescue="off")
     assert isinstance(error, ProviderDisconnected)
     assert (error.provider, trace.count_attempts(stage.record)) == ("first", 1)
     assert spare.requests == []

@@ -8,6 +8,7 @@ import pytest
 
 from core.events import Usage
 from testing.wires import ScriptedAnswer
+from tests.conftest import CONFIG
 from tests.gateway.calls import (
     DONE,
     PATH,
@@ -82,7 +83,21 @@ def test_missing_provider_usage_is_estimated(server, fake, user):
 
 
 @BOTH
-def test_tool_call_name_is_only_in_its_first_chunk(server, fake, user, agent):
+def test_tool_calls_are_whole(server, fake, user, agent):
+    fake.reply(tool_calls=[("look", {"at": "sky"})])
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    read = frames(server, body(user, agent=agent, tools=tools))
+    (call,) = [
+        piece for c in choices(read) for piece in c["delta"].get("tool_calls", ())
+    ]
+    assert call["function"] == {"name": "look", "arguments": '{"at":"sky"}'}
+
+
+@BOTH
+def test_tool_call_name_is_only_in_its_first_chunk(
+    server, configure, fake, user, agent
+):
+    configure(CONFIG.replace("\n    provider:", "\n    rescue: off\n    provider:"))
     fake.reply(tool_calls=[("add", {"a": 1}), ("look", {"at": "sky"})])
     tools = [
         {"type": "function", "function": {"name": name}} for name in ("add", "look")

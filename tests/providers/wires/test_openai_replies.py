@@ -345,3 +345,33 @@ async def test_invalid_usage_does_not_replace_a_valid_one(fake):
     count = {"prompt_tokens": 5, "completion_tokens": 2}
     fake.events(HI, {"choices": [], "usage": count}, {"choices": [], "usage": 7})
     assert (await collect_events(fake.provider()))[-1].usage == Usage(5, 2)
+
+
+BAD = '{"choices": [{"delta": {"content": "x'
+
+
+async def test_malformed_piece_between_good_ones_is_skipped(fake):
+    fake.events(chunk(content="Hel"), BAD, chunk(content="lo"), chunk("stop"))
+    events = await collect_events(fake.provider(), model_request())
+    assert [each.text for each in events if isinstance(each, TextDelta)] == [
+        "Hel",
+        "lo",
+    ]
+    assert events[-1].reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "done"),
+    [
+        ((BAD, chunk(content="Hel"), chunk(content="lo")), True),
+        ((chunk(content="Hel"), BAD, chunk(content="lo"), BAD), True),
+        ((chunk(content="Hel"), BAD), True),
+        ((chunk(content="Hel"), BAD), False),
+        ((chunk(content="Hel"), '{"choices": [{"delta": {"tool_calls": ['), True),
+    ],
+    ids=["first", "second", "last", "no end", "tool call"],
+)
+async def test_malformed_piece_is_an_error(fake, pieces, done):
+    fake.events(*pieces, done=done)
+    with pytest.raises(BrokenReply, match="is not valid JSON"):
+        await collect_events(fake.provider(retries=0), model_request())

@@ -3,14 +3,14 @@
 import pytest
 
 from core.errors import public_text
-from tests.gateway.calls import (
-    stored,
-)
+from tests.gateway.calls import DONE, read_frames, stored, text_of
 from tests.gateway.limits.provider_faults.fault_cases import (
     EITHER,
     REPLY_MICRO_USD,
     SLACK_SECONDS,
     SPARE_MICRO_USD,
+    Answer,
+    Expected,
     Row,
     cases,
     charged,
@@ -55,9 +55,10 @@ def test_provider_fault_is_reported_stored_and_charged(
     assert (turn.outcome, public_text(turn.error)) == ("error", refusal["message"])
     if row.fault in REMEDIES:
         assert REMEDIES[row.fault] in turn.error
-    (call,) = turn.calls
+    # A reply that breaks off is asked for again, as often as `retries`.
+    assert len(turn.calls) == (1 if expected.text is None else 3)
     # A single successful attempt is not recorded.
-    assert (len(call.attempts) or 1) == expected.tries
+    assert {len(call.attempts) or 1 for call in turn.calls} == {expected.tries}
     message = expected.text is not None
     assert stored(user) == (
         [("user", "hi", ""), ("assistant", expected.text, "error")] if message else []
@@ -69,15 +70,16 @@ def test_provider_fault_is_reported_stored_and_charged(
 
 
 @pytest.mark.parametrize(("row", "kind", "stream"), cases("openai"))
-def test_fallback_takes_over_before_any_output(
-    call_agent, spare, user, row, kind, stream
-):
+def test_fallback_takes_over(call_agent, spare, user, row, kind, stream):
     expected = row.stream if stream else row.whole
     answer = call_agent(row, kind, "guarded", stream=stream)
-    if expected.text is not None or not row.is_routed:
+    if not row.is_routed:
         assert answer.error(expected)["code"] == expected.code
         assert spare.requests == []
         assert charged(user)[1] == cost(load_turn(user).usage)
+        return
+    if expected.text is not None:
+        assert_continued(answer, user, expected)
         return
     assert answer.response.status_code == 200
     assert "Hello from the fake." in answer.response.text.replace('"}', "")
@@ -93,6 +95,25 @@ def test_fallback_takes_over_before_any_output(
     assert stored(user)[-1] == ("assistant", "Hello from the fake.", "stop")
     assert turn.cost_micro_usd == SPARE_MICRO_USD
     assert charged(user) == (10, SPARE_MICRO_USD)
+
+
+def assert_continued(answer: Answer, user: str, expected: Expected) -> None:
+    """Check that the fallback has continued what the client had received."""
+    whole = f"{expected.text}Hello from the fake."
+    *read, done = read_frames(answer.response.content)
+    assert (text_of(read), done) == (whole, DONE)
+    reasons = [choice["finish_reason"] for each in read for choice in each["choices"]]
+    assert reasons.count("stop") == 1
+    assert not any("error" in each for each in read)
+    turn = load_turn(user)
+    assert turn.outcome == "ok"
+    calls = [(call.provider, call.error is None) for call in turn.calls]
+    tries = 1 if expected.code == "provider_timed_out" else 3
+    assert calls == [("main", False)] * tries + [("spare", True)]
+    assert stored(user)[-1] == ("assistant", whole, "stop")
+    broken = sum(cost(call.usage) for call in turn.calls[:-1])
+    assert turn.cost_micro_usd == broken + SPARE_MICRO_USD
+    assert charged(user)[1] == turn.cost_micro_usd
 
 
 @EITHER
