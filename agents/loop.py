@@ -291,6 +291,7 @@ async def _call_model(
             if isinstance(exc, CoulisseError):
                 exc.provider = exc.provider or model.provider_name
             if _recover(agent_run, current, exc, has_begun=reply.has_begun):
+                entry.is_continued = reply.has_begun
                 continue
             final_error = agent_run.fallback_chain.final_error(exc)
             if final_error is exc:

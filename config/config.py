@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -93,6 +93,11 @@ class ServerConfig(BaseModel):
         (),
         description="Origins whose pages may call `/v1` and `/mcp` from a browser "
         "(CORS): `https://app.example.com`, or `*` for any page, without cookies.",
+    )
+    response_model: Literal["agent", "model"] = Field(
+        "agent",
+        description="What `model` names in replies: the agent, or the provider's model "
+        "that has answered.",
     )
     allow_private_images: bool = Field(
         False,

@@ -46,6 +46,8 @@ class ServedBy:
     """The number of requests to providers, failed ones included."""
     cost_micro_usd: int | None = None
     """None while it is unknown, and for models without a price."""
+    rescues: int = 0
+    """How often its reply broke off and was continued."""
     safety: Mapping[str, Any] | None = None
     """The results of safety checks so far; None if there are none."""
 

@@ -62,6 +62,8 @@ class ModelCall:
     """None if unknown: without a price or without a usage."""
     attempts: list[Attempt] = field(default_factory=list)
     """All requests of the call, in order."""
+    is_continued: bool = False
+    """Whether its reply broke off, and another call continued it."""
     _started: float = field(default_factory=time.perf_counter, repr=False)
 
     @property
@@ -119,6 +121,11 @@ def iter_model_calls(calls: list[Call]) -> Iterator[ModelCall]:
 def count_attempts(calls: list[Call]) -> int:
     """Return the number of provider requests of all model calls."""
     return sum(len(call.attempts) for call in iter_model_calls(calls))
+
+
+def count_rescues(calls: list[Call]) -> int:
+    """Return how often a reply that broke off was continued."""
+    return sum(call.is_continued for call in iter_model_calls(calls))
 
 
 def total_usage(calls: list[Call]) -> Usage:

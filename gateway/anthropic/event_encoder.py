@@ -58,6 +58,9 @@ class MessageStreamEncoder(Encoder):
         self._waiting: dict[int, list[ToolCallDelta]] = {}
         """The other calls, whose pieces may arrive in any order."""
 
+    def show_model(self, model: str) -> None:
+        self._head["model"] = model
+
     def first_frame(self) -> bytes:
         return write("message_start", message=self._head) + PING
 

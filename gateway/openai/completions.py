@@ -1,5 +1,6 @@
 """`/v1/completions`: OpenAI's older endpoint, whose prompt is a user's message."""
 
+from dataclasses import replace
 from itertools import accumulate
 from typing import Annotated, Any
 
@@ -179,6 +180,9 @@ class TextEncoder(Encoder):
         self._written = 0
         """The number of characters so far."""
 
+    def show_model(self, model: str) -> None:
+        self._head = replace(self._head, model=model)
+
     def encode(self, event: Event) -> bytes:
         match event:
             case TextDelta() | RefusalDelta():
@@ -211,11 +215,9 @@ class TextEncoder(Encoder):
         )
 
     def _finish(self, event: TurnFinished) -> bytes:
-        frames = self._write([_choice("", event.reason)])
-        if self._include_usage and event.usage is not None:
-            frames += self._write(
-                [],
-                usage=serializers.serialize_usage(event.usage),
-                **serializers.coulisse_fields(event.served_by),
-            )
-        return frames
+        last = [_choice("", event.reason)]
+        coulisse = serializers.coulisse_fields(event.served_by)
+        if not self._include_usage or event.usage is None:
+            return self._write(last, **coulisse)
+        usage = serializers.serialize_usage(event.usage)
+        return self._write(last) + self._write([], usage=usage, **coulisse)

@@ -13,6 +13,8 @@ from core.messages import ToolCall
 from core.reply import Reply
 
 PROVIDER_HEADER = "X-Coulisse-Provider"
+MODEL_HEADER = "X-Coulisse-Model"
+RESCUES_HEADER = "X-Coulisse-Rescues"
 ATTEMPTS_HEADER = "X-Coulisse-Attempts"
 COST_HEADER = "X-Coulisse-Cost-Usd"
 SAFETY_HEADER = "X-Coulisse-Safety"
@@ -111,6 +113,10 @@ def coulisse_fields(served_by: ServedBy | None) -> dict[str, Any]:
     if served_by is None:
         return {}
     fields: dict[str, Any] = {}
+    if served_by.model:  # A safety check may have replied.
+        fields |= {"provider": served_by.provider, "model": served_by.model}
+    if served_by.rescues:
+        fields["rescues"] = served_by.rescues
     if served_by.cost_micro_usd is not None:
         fields["cost_usd"] = served_by.cost_micro_usd / 1_000_000
     if served_by.safety is not None:

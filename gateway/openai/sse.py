@@ -46,6 +46,10 @@ class Encoder:
     id: str
     """The id of the reply, for the log."""
 
+    def show_model(self, model: str) -> None:
+        """Name this model in the reply, in place of the agent; called at the start."""
+        raise NotImplementedError
+
     def first_frame(self) -> bytes:
         """Return what precedes the first event."""
         return b""
@@ -69,17 +73,23 @@ class ChunkEncoder(Encoder):
     def __init__(self, turn: TurnRequest, *, include_usage: bool) -> None:
         head = serializers.new_head(turn.turn_id, turn.agent)
         self.id = head.id
-        fields = {**head.fields("chat.completion.chunk"), "choices": []}
+        self._fields = {**head.fields("chat.completion.chunk"), "choices": []}
         # With include_usage every chunk but the last has `usage: null`.
         self._include_usage = include_usage
-        prefix = orjson.dumps(fields)[: -len(b"]}")]
-        self._prefix = b"data: " + prefix + b'{"index":0,"delta":'
         self._end = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
         self._suffix = b',"logprobs":null,"finish_reason":null}' + self._end
-        self._fields = fields
+        self._prefix = self._encode_prefix()
         self._started_calls: set[int] = set()
         self._log_probs: LogProbs | None = None
         """Of the next delta."""
+
+    def show_model(self, model: str) -> None:
+        self._fields["model"] = model
+        self._prefix = self._encode_prefix()
+
+    def _encode_prefix(self) -> bytes:
+        prefix = orjson.dumps(self._fields)[: -len(b"]}")]
+        return b"data: " + prefix + b'{"index":0,"delta":'
 
     def first_frame(self) -> bytes:
         """Return the chunk that announces the assistant."""
@@ -150,12 +160,13 @@ class ChunkEncoder(Encoder):
     def _encode_finish(self, finished: TurnFinished) -> bytes:
         reason = b'{},"logprobs":null,"finish_reason":"%b"}' % finished.reason.encode()
         frame = b"" if self._log_probs is None else self._encode_delta(b"{}")
-        frame += self._prefix + reason + self._end
+        coulisse = serializers.coulisse_fields(finished.served_by)
         if self._include_usage and finished.usage is not None:
-            chunk = {
-                **self._fields,
-                "usage": serializers.serialize_usage(finished.usage),
-                **serializers.coulisse_fields(finished.served_by),
-            }
-            frame += b"data: " + orjson.dumps(chunk) + b"\n\n"
-        return frame
+            usage = serializers.serialize_usage(finished.usage)
+            chunk = {**self._fields, "usage": usage, **coulisse}
+            frame += self._prefix + reason + self._end
+            return frame + b"data: " + orjson.dumps(chunk) + b"\n\n"
+        if not coulisse:
+            return frame + self._prefix + reason + self._end
+        end = self._end[: -len(b"}\n\n")] + b"," + orjson.dumps(coulisse)[1:] + b"\n\n"
+        return frame + self._prefix + reason + end

@@ -4,10 +4,13 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
+from urllib.parse import quote
 
 from django.http import HttpResponse
 
 from api_base.json_responses import json_response
+from config import live
+from config.config import SERVER
 from core.errors import CoulisseError
 from core.events import Event, ServedBy, TurnStarted
 from core.reply import Reply
@@ -22,6 +25,10 @@ logger = logging.getLogger(__name__)
 
 def served_by_headers(served_by: ServedBy) -> dict[str, str]:
     headers = serializers.serving_headers(served_by.provider, served_by.attempts)
+    if served_by.model:
+        headers[serializers.MODEL_HEADER] = quote(served_by.model)
+    if served_by.rescues:
+        headers[serializers.RESCUES_HEADER] = str(served_by.rescues)
     if served_by.safety is not None:
         headers[serializers.SAFETY_HEADER] = serializers.format_safety(served_by.safety)
     return headers
@@ -42,7 +49,16 @@ async def complete(
         headers = {**headers, **served_by_headers(reply.served_by)}
         if (cost := serializers.format_cost(reply.served_by)) is not None:
             headers[serializers.COST_HEADER] = cost
-    return json_response(serialize(reply), headers=headers)
+    body = serialize(reply)
+    if (model := _shown_model(reply.served_by)) is not None:
+        body["model"] = model
+    return json_response(body, headers=headers)
+
+
+def _shown_model(served_by: ServedBy | None) -> str | None:
+    """Return the model that a reply names; None for the agent's name."""
+    is_shown = live.current().get(SERVER).response_model == "model"
+    return (served_by.model or None) if is_shown and served_by is not None else None
 
 
 async def stream(request: TurnRequest, encoder: Encoder) -> EventStream:
@@ -56,6 +72,8 @@ async def stream(request: TurnRequest, encoder: Encoder) -> EventStream:
     headers: Mapping[str, str] = {}
     if isinstance(started, TurnStarted):
         headers = {**started.headers, **served_by_headers(started.served_by)}
+        if (model := _shown_model(started.served_by)) is not None:
+            encoder.show_model(model)
     return EventStream(
         _encode_frames(encoder, first, events),
         headers=headers,

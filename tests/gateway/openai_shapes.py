@@ -2,7 +2,7 @@
 
 Source: OpenAI's API reference (CreateChatCompletionResponse,
 CreateChatCompletionStreamResponse, ErrorResponse, ListModelsResponse). The only added
-field is `reasoning_content`, the name that DeepSeek and others use.
+fields are `reasoning_content`, the name that DeepSeek and others use, and `coulisse`.
 """
 
 from typing import Any
@@ -46,6 +46,7 @@ TOOL_CALL = closed(
     ),
 )
 HEAD: dict[str, Any] = {
+    "coulisse": {"type": "object"},
     "id": {"type": "string", "pattern": "^chatcmpl-[0-9a-f]{32}$"},
     "created": {"type": "integer", "minimum": 1_700_000_000},
     "model": {"type": "string", "minLength": 1},

@@ -142,6 +142,7 @@ def served_by(turn: Turn) -> ServedBy:
         "" if last is None else last.model,
         trace.count_attempts(turn.record),
         charge.micro_usd if charge.is_priced else None,
+        trace.count_rescues(turn.record),
         None if turn.safety is None else turn.safety.summary(),
     )
 

@@ -5,6 +5,7 @@ the agent may continue its text after a call of one of its own tools.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from core.errors import CoulisseError
@@ -57,6 +58,9 @@ class EventEncoder(Encoder):
         self._message: MessageItemEncoder | None = None
         self._calls: dict[int, CallItemEncoder] = {}
         self._blocks: list[Reasoning] = []
+
+    def show_model(self, model: str) -> None:
+        self._head = replace(self._head, model=model)
 
     def first_frame(self) -> bytes:
         """Return the events that announce the response."""

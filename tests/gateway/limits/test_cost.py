@@ -35,6 +35,7 @@ SPENT = Usage(1_000, 20, cache_read_tokens=400)
 MICRO_USD = 600 * 2 + 400 * 0.5 + 20 * 10
 """1,600."""
 
+SERVED_BY = {"provider": "openai", "model": "gpt-test"}
 QUESTION = [{"role": "user", "content": "Hi"}]
 
 
@@ -62,7 +63,7 @@ def test_whole_reply_reports_its_cost(client, fake, priced):
     answer = ask(client)
     completion = answer.parse()
     assert answer.headers[HEADER] == "0.001600"
-    assert completion.coulisse == {"cost_usd": 0.0016}
+    assert completion.coulisse == {**SERVED_BY, "cost_usd": 0.0016}
     turn = recorded(completion.id)
     assert turn.cost_micro_usd == MICRO_USD
     [call] = turn.calls
@@ -87,7 +88,7 @@ def test_stream_reports_cost_with_usage(client, fake, priced):
     )
     *others, last = stream
     assert last.usage.prompt_tokens == 1_000
-    assert last.coulisse == {"cost_usd": 0.0016}
+    assert last.coulisse == {**SERVED_BY, "cost_usd": 0.0016}
     assert not any("coulisse" in (chunk.model_extra or {}) for chunk in others)
 
 
@@ -104,12 +105,15 @@ async def test_async_stream_reports_cost(async_client, fake, configure):
     assert chunks[-1].coulisse["cost_usd"] == 0.0016
 
 
-def test_stream_without_usage_has_no_cost(client, fake, priced):
+def test_stream_without_usage_reports_cost_at_its_end(client, fake, priced):
     fake.reply("Hello", usage=SPENT)
     stream = client.chat.completions.create(
         model="assistant", messages=QUESTION, stream=True
     )
-    assert not any("coulisse" in (chunk.model_extra or {}) for chunk in stream)
+    *others, last = stream
+    assert last.choices[0].finish_reason == "stop"
+    assert last.coulisse == {**SERVED_BY, "cost_usd": 0.0016}
+    assert not any("coulisse" in (chunk.model_extra or {}) for chunk in others)
 
 
 def test_unknown_cost_is_left_out(client, fake, configure):
@@ -118,7 +122,7 @@ def test_unknown_cost_is_left_out(client, fake, configure):
     answer = ask(client)
     completion = answer.parse()
     assert HEADER not in answer.headers
-    assert "coulisse" not in completion.model_extra
+    assert completion.coulisse == SERVED_BY
     assert recorded(completion.id).cost_micro_usd is None
 
 
@@ -127,7 +131,7 @@ def test_zero_cost_is_reported(client, fake, configure):
     fake.reply("Hello", usage=SPENT)
     answer = ask(client)
     assert answer.headers[HEADER] == "0.000000"
-    assert answer.parse().coulisse == {"cost_usd": 0.0}
+    assert answer.parse().coulisse == {**SERVED_BY, "cost_usd": 0.0}
 
 
 def test_cost_includes_all_rounds_and_subagents(client, fake, priced):
