@@ -137,6 +137,11 @@ class FallbackChain:
     def model(self) -> Model:
         return self._models[self._at]
 
+    @property
+    def has_next(self) -> bool:
+        """Whether another model can be tried in this round."""
+        return len(self._failed) + 1 < len(self._models)
+
     def next_round(self) -> None:
         self._failed.clear()
         self._continued = 0
@@ -144,8 +149,8 @@ class FallbackChain:
     def advance_after_break(self, error: Exception) -> bool:
         """Choose who continues a reply that broke off; return whether anyone does.
 
-        The same model is asked again, as often as its provider's `retries`, then the
-        others. One that stalled is asked again only if there are no others.
+        The same model is called first, as often as its provider's `retries`, then the
+        others. One that stalled is called again only if there are no others.
         """
         is_slow = isinstance(error, TimedOut) and (
             len(self._models) > 1 or error.wait == "total"

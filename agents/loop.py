@@ -80,7 +80,7 @@ class Round:
     """The request's parameters."""
     stream_filter: StreamFilter
     reply: Reply = field(default_factory=Reply)
-    """What the client has received of it, or will."""
+    """The part that the client has received, or will."""
     model: Model | None = None
     """The model that gave the reply."""
     said: str = ""
@@ -327,12 +327,13 @@ def _build_request(
         ),
         extra_body=model.extra_body,
         stream=agent_run.stream,
+        has_fallback=agent_run.fallback_chain.has_next,
         user=agent_run.user,
     )
 
 
 def _form(agent_run: AgentRun, current: Round, model: Model) -> rescue.Form | None:
-    """Return how a model is asked to continue what was said; None if nothing was."""
+    """Return how a model is asked to continue a reply; None without a part of it."""
     if not current.said:
         return None
     forms = rescue.forms(
@@ -378,7 +379,7 @@ def _recover(
 def _rescue(agent_run: AgentRun, current: Round, error: Exception) -> bool:
     """Prepare the continuation of a reply that broke off; return whether it may be.
 
-    Its tool calls are asked again. A refusal is not continued: no model says what
+    Its tool calls are requested again. A refusal is not continued: no model says what
     another would not.
     """
     if current.reply.refusal or isinstance(error, ContentFiltered):

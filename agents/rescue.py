@@ -2,8 +2,8 @@
 
 The client has received a part of it and must receive the rest, once. The model is asked
 to continue that part, in one of three forms: as an answer that it has begun (a prefill,
-which some providers take), as a part that is quoted, or anew. What it repeats of the
-part is left out.
+which some providers take), as a part that is quoted, or from its beginning. A
+repetition of the part is left out.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -34,7 +34,7 @@ MIN_REPEATED_CHARS = 10
 
 
 class Diverged(Upstream):
-    """A reply that was asked anew does not begin like the one that broke off."""
+    """A reply that was restarted does not begin like the one that broke off."""
 
     code = "reply_diverged"
 
@@ -61,7 +61,7 @@ def messages_to_continue(
 async def rest_of(
     events: AsyncGenerator[Event], reply: Reply, said: str, form: Form
 ) -> AsyncGenerator[Event]:
-    """Yield the events of a reply that follow what was said; add all to `reply`.
+    """Yield the events of a reply that follow `said`; add all to `reply`.
 
     Reasoning is not shown again, nor are log probabilities, whose text may be left out.
     """

@@ -25,7 +25,7 @@ from providers.model_request import ModelRequest
 from providers.resilience import backoff, circuit_breaker
 from providers.resilience.error_mapping import ProviderSource
 from providers.resilience.timeouts import CallDeadline
-from providers.transport import endpoint_pool, http_request
+from providers.transport import circuit_probe, endpoint_pool, http_request
 from providers.transport.endpoint_pool import Endpoint, EndpointPool
 from providers.transport.http_request import EndpointRequest, HttpExchange
 
@@ -148,11 +148,20 @@ def _prepare(
             wire if call.stream else None,
         )
 
-    deadline = CallDeadline(source, stream=call.stream)
-    pool = endpoint_pool.find_pool(name, provider)
+    is_slow = provider.kind == "local" or _thinks(call)
+    deadline = CallDeadline(
+        source, stream=call.stream, has_fallback=call.has_fallback, is_slow=is_slow
+    )
+    pool = endpoint_pool.find_pool(name, provider, call.model)
     return _PreparedRequest(
         pool, build_request, deadline, [] if attempts is None else attempts
     )
+
+
+def _thinks(call: ModelRequest) -> bool:
+    """Return whether a request asks for reasoning, which may come before any piece."""
+    effort = call.parameters.get("reasoning_effort")
+    return effort not in (None, "none", "minimal") or "thinking" in call.extra_body
 
 
 def _encode(body: Mapping[str, Any]) -> bytes:
@@ -264,6 +273,7 @@ async def _try_endpoint(
                 is_only_endpoint=request.pool.has_single_endpoint,
                 is_probe=is_probe,
             )
+            circuit_probe.start(request.pool, endpoint)
         else:
             circuit.leave(is_probe=is_probe)
         raise

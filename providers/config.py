@@ -26,6 +26,12 @@ KindName = Literal[
 ]
 KIND_NAMES: tuple[KindName, ...] = get_args(KindName)
 
+WAIT_SECONDS = 30.0
+"""People leave after that time."""
+FALLBACK_WAIT_SECONDS = 10.0
+"""Another model begins sooner than one that has been silent for so long."""
+SLOW_FIRST_TOKEN_SECONDS = 120.0
+
 
 def _strip_key(value: Any) -> Any:
     """Return a key without surrounding whitespace; None if it is empty."""
@@ -70,17 +76,36 @@ class Timeouts(BaseModel):
     connect_seconds: float = Field(
         10, gt=0, description="To open a connection: DNS, network, TLS."
     )
-    first_token_seconds: float = Field(
-        120,
+    first_token_seconds: float | None = Field(
+        None,
         gt=0,
-        description="From a streamed request to the first piece of its reply.",
+        description="From a streamed request to the first piece of its reply. Default: "
+        "30, and 10 if a fallback can answer; 120 for models on this machine, and for "
+        "requests with a `reasoning_effort`.",
     )
-    idle_seconds: float = Field(
-        60, gt=0, description="From one piece of a stream to the next."
+    idle_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="From one piece of a reply to the next. Default: 30, and 10 if a "
+        "fallback can answer.",
     )
     total_seconds: float = Field(
         600, gt=0, description="The whole call, including retries."
     )
+
+    def first_token(self, *, has_fallback: bool, is_slow: bool) -> float:
+        """Return the timeout for the first piece; slow models think before it."""
+        if self.first_token_seconds is not None:
+            return self.first_token_seconds
+        if is_slow:
+            return SLOW_FIRST_TOKEN_SECONDS
+        return FALLBACK_WAIT_SECONDS if has_fallback else WAIT_SECONDS
+
+    def idle(self, *, has_fallback: bool) -> float:
+        """Return the timeout for each further piece."""
+        if self.idle_seconds is not None:
+            return self.idle_seconds
+        return FALLBACK_WAIT_SECONDS if has_fallback else WAIT_SECONDS
 
 
 class BreakerConfig(BaseModel):
@@ -106,7 +131,18 @@ class BreakerConfig(BaseModel):
         gt=0,
         le=3600,
         description="How long the breaker stays open before a call tries the endpoint. "
-        "It doubles each time that call fails, up to 60 seconds.",
+        "It doubles each time that call fails, up to `max_open_seconds`.",
+    )
+    max_open_seconds: float = Field(
+        15,
+        gt=0,
+        le=3600,
+        description="The longest that the breaker stays open.",
+    )
+    probe: Literal["models", "completion", "off"] = Field(
+        "models",
+        description="How the server finds out by itself, every `open_seconds`, that "
+        "the provider answers again: by a request for its models, or for one token.",
     )
 
 

@@ -22,5 +22,7 @@ class ModelRequest:
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     """Provider-specific fields, merged over the finished body unchanged."""
     stream: bool = True
+    has_fallback: bool = False
+    """Whether another model can answer if this one does not."""
     user: str | None = None
     """An opaque id of the end user, for the provider's abuse monitoring."""

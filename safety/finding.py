@@ -1,4 +1,4 @@
-"""What a check has found in a turn."""
+"""A finding of a safety check in a turn."""
 
 from dataclasses import dataclass
 

@@ -8,6 +8,8 @@ from email.utils import parsedate_to_datetime
 
 from core.runtime.backoff import exponential_seconds
 
+FLOOR_SECONDS = 0.25
+"""A retry at once meets the same failure."""
 MIN_SECONDS = 0.5
 MAX_SECONDS = 8.0
 MAX_RETRY_AFTER_SECONDS = 30.0
@@ -46,13 +48,13 @@ def _seconds_until(date: str) -> float | None:
 def delay_seconds(attempt: int, minimum_seconds: float | None) -> float | None:
     """Return how long to wait before attempt number `attempt` (1 is the first retry).
 
-    Exponential with full jitter; the provider's Retry-After is the minimum. None if it
-    exceeds the longest wait allowed.
+    Exponential with jitter from `FLOOR_SECONDS` on; the provider's Retry-After is the
+    minimum. None if it exceeds the longest wait allowed.
     """
     if minimum_seconds is not None and minimum_seconds > MAX_RETRY_AFTER_SECONDS:
         return None
     ceiling = exponential_seconds(attempt, minimum=MIN_SECONDS, maximum=MAX_SECONDS)
-    jitter = random.uniform(0, ceiling)  # noqa: S311 (no secret depends on it)
+    jitter = random.uniform(FLOOR_SECONDS, ceiling)  # noqa: S311 (no secret depends on it)
     return max(minimum_seconds or 0.0, 0.0) + jitter
 
 

@@ -1,4 +1,4 @@
-"""A circuit breaker for each endpoint, in this process's memory.
+"""A circuit breaker for each endpoint and model, in this process's memory.
 
     closed ── failures in a row ──> open ── its time is over ──> one call tries
        ^                              ^                            │      │
@@ -33,7 +33,6 @@ from providers.errors import (
 
 logger = logging.getLogger(__name__)
 
-MAX_OPEN_SECONDS = 60.0
 KEY_OPEN_SECONDS = 60.0
 """The first pause after a refused key."""
 MAX_KEY_OPEN_SECONDS = 600.0
@@ -64,6 +63,8 @@ class Circuit:
     """Whether waiting may help; false for a refused key."""
     last_error: str | None = None
     """The last error; None after a reply."""
+    probed_until: float = 0.0
+    """Until when something else than a user's call asks whether it answers."""
     _failing_since: float = field(default=0.0, repr=False)
     _open_seconds: float = field(default=0.0, repr=False)
 
@@ -87,6 +88,16 @@ class Circuit:
         """Record that a valid reply has begun."""
         if self.last_error is not None:
             self._close()
+
+    def recover(self, breaker: BreakerConfig, *, is_proven: bool) -> None:
+        """Record that a probe was answered; the next failure opens the circuit again,
+        unless it is proven that the model answers."""
+        if is_proven:
+            self._close()
+        elif self.open_until is not None:
+            logger.warning("%s: circuit breaker closed", self.label)
+            self.open_until = None
+            self.failures = breaker.failures - 1
 
     def fail(
         self,
@@ -133,11 +144,12 @@ class Circuit:
     def _open(
         self, error: CoulisseError, breaker: BreakerConfig, *, is_key_failure: bool
     ) -> None:
-        first, longest = breaker.open_seconds, MAX_OPEN_SECONDS
+        first = breaker.open_seconds
+        longest = max(first, breaker.max_open_seconds)
         if is_key_failure:
             first, longest = max(first, KEY_OPEN_SECONDS), MAX_KEY_OPEN_SECONDS
         doubled = min(2 * self._open_seconds, longest)
-        self._open_seconds = max(first, doubled)
+        self._open_seconds = min(max(first, doubled), longest)
         self.is_recoverable = not is_key_failure
         until = now() + self._open_seconds
         # The endpoint's Retry-After is the minimum.

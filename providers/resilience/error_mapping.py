@@ -248,7 +248,8 @@ def from_exception(source: ProviderSource, exc: BaseException) -> CoulisseError:
     if isinstance(exc, (orjson.JSONDecodeError, UnicodeDecodeError)):
         return malformed_reply(source, "is not valid JSON")
     if isinstance(exc, aiohttp.ConnectionTimeoutError):
-        return timeout_error(source, "connect")
+        seconds = source.provider.timeouts.connect_seconds
+        return timeout_error(source, "connect", seconds)
     if isinstance(exc, _TLS):
         return _unreachable(source, "TLS failed", exc, retryable=False)
     if isinstance(exc, (aiohttp.InvalidURL, UnicodeError)):
@@ -293,8 +294,7 @@ WAITS: dict[WaitPhase, str] = {
 }
 
 
-def timeout_error(source: ProviderSource, wait: WaitPhase) -> TimedOut:
-    seconds: float = getattr(source.provider.timeouts, f"{wait}_seconds")
+def timeout_error(source: ProviderSource, wait: WaitPhase, seconds: float) -> TimedOut:
     setting = source.setting(f"timeouts.{wait}_seconds")
     text = f"took longer than {seconds:g} s {WAITS[wait]}"
     detail = setting if source.embedder_section is None else ""

@@ -24,16 +24,26 @@ T = TypeVar("T")
 class CallDeadline:
     """The timeouts of one call, and the time left."""
 
-    def __init__(self, source: ProviderSource, *, stream: bool) -> None:
+    def __init__(
+        self,
+        source: ProviderSource,
+        *,
+        stream: bool,
+        has_fallback: bool = False,
+        is_slow: bool = False,
+    ) -> None:
+        """`is_slow` is true for a model that may think for long before it answers."""
         timeouts = source.provider.timeouts
         self.received = False
         """Whether the reply has begun: from then on the idle timeout applies."""
         self.seconds_left = timeouts.total_seconds
-        self._idle_seconds = timeouts.idle_seconds
-        # An unstreamed reply arrives at its end: only the total applies.
-        self._first_token_seconds = (
-            timeouts.first_token_seconds if stream else timeouts.total_seconds
-        )
+        self._idle_seconds = timeouts.idle(has_fallback=has_fallback)
+        self._first_token_seconds = timeouts.total_seconds
+        # The head of an unstreamed reply arrives at its end: only the total applies.
+        if stream:
+            self._first_token_seconds = timeouts.first_token(
+                has_fallback=has_fallback, is_slow=is_slow
+            )
         self._first_token_seconds_left = self._first_token_seconds
         self._source = source
         self._time = asyncio.get_running_loop().time
@@ -74,8 +84,11 @@ class CallDeadline:
 
     def timeout_error(self) -> TimedOut:
         if self.next_wait_seconds == self.seconds_left:
-            return timeout_error(self._source, "total")
-        return timeout_error(self._source, "idle" if self.received else "first_token")
+            total = self._source.provider.timeouts.total_seconds
+            return timeout_error(self._source, "total", total)
+        if self.received:
+            return timeout_error(self._source, "idle", self._idle_seconds)
+        return timeout_error(self._source, "first_token", self._first_token_seconds)
 
 
 class ReadWatchdog:

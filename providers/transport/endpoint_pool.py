@@ -12,7 +12,7 @@ from providers.resilience import circuit_breaker
 from providers.resilience.circuit_breaker import Circuit
 from providers.wires.base import Wire
 
-MAX_POOLS = 256
+MAX_POOLS = 1_000
 """The oldest are dropped, such as those of an earlier YAML."""
 
 
@@ -51,6 +51,11 @@ class Endpoint:
         """Return the URL for calls; raise `LocalModelDown` without a local model."""
         return self._url or registry.provider_url(self.provider)
 
+    @property
+    def models_url(self) -> str:
+        """Return the address of its list of models."""
+        return self.url.removesuffix(self.wire.path) + self.wire.models_path
+
 
 def build_headers(provider: ProviderConfig, wire: Mapping[str, str]) -> dict[str, str]:
     """Return a call's headers: ours, the wire's and the YAML's."""
@@ -63,15 +68,20 @@ def _own_headers(provider: ProviderConfig) -> dict[str, str]:
 
 
 class EndpointPool:
-    """The endpoints of one entry under `providers:`."""
+    """The endpoints of one entry under `providers:`, for one model.
+
+    A model that fails says nothing about the others.
+    """
 
     def __init__(
         self,
         name: str,
         provider: ProviderConfig,
         previous: "EndpointPool | None" = None,
+        model: str = "",
     ) -> None:
         self.name = name
+        self.model = model
         self.provider = provider
         previous_circuits = previous.circuits if previous is not None else {}
         self.circuits: dict[object, Circuit] = {}
@@ -113,7 +123,8 @@ class EndpointPool:
         if circuit is None and self.provider.breaker.failures:
             circuit = previous_circuits.get(settings_key)
         if circuit is None:
-            circuit = Circuit(f"provider '{self.name}'{suffix}")
+            model = f", model '{self.model}'" if self.model else ""
+            circuit = Circuit(f"provider '{self.name}'{model}{suffix}")
         self.circuits[settings_key] = circuit
         return circuit
 
@@ -157,16 +168,17 @@ def _choose_weighted(ready: Sequence[Endpoint]) -> Endpoint:
     return chosen
 
 
-_pools: dict[str, EndpointPool] = {}
-"""By the provider's name, the newest last."""
+_pools: dict[tuple[str, str], EndpointPool] = {}
+"""By the names of provider and model, the newest last."""
 
 
-def find_pool(name: str, provider: ProviderConfig) -> EndpointPool:
-    """Return the endpoints of an entry, with their circuits."""
-    pool = _pools.get(name)
+def find_pool(name: str, provider: ProviderConfig, model: str = "") -> EndpointPool:
+    """Return the endpoints of an entry, with their circuits for a model."""
+    key = name, model
+    pool = _pools.get(key)
     if pool is None or pool.provider is not provider:
-        pool = EndpointPool(name, provider, _pools.pop(name, None))
-        _pools[name] = pool
+        pool = EndpointPool(name, provider, _pools.pop(key, None), model)
+        _pools[key] = pool
         # A copy: other threads may change it meanwhile.
         for oldest in [*_pools][:-MAX_POOLS]:
             _pools.pop(oldest, None)

@@ -70,6 +70,21 @@ def _session() -> aiohttp.ClientSession:
     return session
 
 
+async def fetch_status(
+    method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
+) -> int:
+    """Return the status of a request; raises `TRANSPORT_ERRORS`."""
+    async with _session().request(
+        method,
+        url,
+        data=body,
+        headers=headers,
+        proxy=_proxy_url(url),
+        allow_redirects=False,
+    ) as response:
+        return response.status
+
+
 @functools.lru_cache(maxsize=64)
 def _proxy_url(url: str) -> str | None:
     """Return the environment's proxy; aiohttp itself would look it up on each call."""
@@ -169,10 +184,7 @@ class HttpExchange(Generic[T]):
         )
 
     async def _read_reply(self, response: aiohttp.ClientResponse) -> T:
-        reading = self._read_body(response.content)
-        # A body that arrived with the head needs no wait.
-        is_received = response.content.is_eof()
-        body = await (reading if is_received else self._deadline.wait(reading))
+        body = await self._read_body(response.content)
         try:
             return self._request.read(orjson.loads(body), self._source)
         except PARSE_ERRORS as exc:
@@ -180,8 +192,14 @@ class HttpExchange(Generic[T]):
 
     async def _read_body(self, content: aiohttp.StreamReader) -> bytes:
         body = bytearray()
-        while piece := await content.readany():
+        # A piece that has arrived already needs no wait.
+        while piece := await (
+            content.readany()
+            if content.is_eof()
+            else self._deadline.wait(content.readany())
+        ):
             body += piece
+            self._deadline.received = True
             error_mapping.check_size(self._source, len(body))
         return bytes(body)
 

@@ -50,6 +50,7 @@ COUNTS = (*INPUT_COUNTS, "output_tokens")
 
 class AnthropicWire(Wire):
     path = "/v1/messages"
+    models_path = "/v1/models"
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
         version = {"anthropic-version": VERSION}

@@ -33,6 +33,8 @@ class Wire(ABC):
 
     path: str
     """The path of calls under the base URL."""
+    models_path: str
+    """The path of the list of models."""
 
     @abstractmethod
     def headers(self, api_key: str | None) -> Mapping[str, str]:

@@ -96,6 +96,7 @@ class OpenAIWire(Wire):
     """Whether a reply without choices means that the prompt was blocked."""
 
     path = "/chat/completions"
+    models_path = "/models"
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
         return {} if api_key is None else {"Authorization": f"Bearer {api_key}"}

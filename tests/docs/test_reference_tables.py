@@ -22,7 +22,9 @@ from mcp_bridge.config import ToolServerConfig as McpServerConfig
 from providers import errors as provider_errors
 from providers import registry
 from providers.config import (
+    FALLBACK_WAIT_SECONDS,
     KIND_NAMES,
+    WAIT_SECONDS,
     BreakerConfig,
     EndpointConfig,
     ProviderConfig,
@@ -205,7 +207,11 @@ def test_provider_timeouts_match_the_table():
         row[0].strip("`"): row[1] for row in table_rows("providers.md", TIMEOUT_FIELD)
     }
     defaults = Timeouts().model_dump()
-    assert listed == {name: f"{seconds:g}" for name, seconds in defaults.items()}
+    wait = f"{WAIT_SECONDS:g}; {FALLBACK_WAIT_SECONDS:g} with a fallback"
+    assert listed == {
+        name: wait if seconds is None else f"{seconds:g}"
+        for name, seconds in defaults.items()
+    }
 
 
 TIMEOUT_FIELD = "field of `timeouts`"
@@ -221,7 +227,7 @@ def test_every_endpoint_key_is_listed():
 def test_breaker_defaults_match_the_table():
     listed = {row[0]: row[1] for row in table_rows("providers.md", "key of `breaker`")}
     defaults = BreakerConfig().model_dump()
-    assert listed == {f"`{name}`": f"`{number:g}`" for name, number in defaults.items()}
+    assert listed == {f"`{name}`": f"`{value}`" for name, value in defaults.items()}
 
 
 def test_every_provider_error_code_is_listed():

@@ -32,8 +32,8 @@ def test_defaults_are_as_documented():
     assert provider.retries == 2
     assert provider.timeouts.model_dump() == {
         "connect_seconds": 10,
-        "first_token_seconds": 120,
-        "idle_seconds": 60,
+        "first_token_seconds": None,
+        "idle_seconds": None,
         "total_seconds": 600,
     }
 
@@ -280,6 +280,8 @@ def test_breaker_defaults_are_lenient():
         "failures": 5,
         "after_seconds": 2,
         "open_seconds": 5,
+        "max_open_seconds": 15,
+        "probe": "models",
     }
 
 

@@ -69,14 +69,14 @@ async def test_successful_trial_call_closes_the_circuit(server, clock, caplog):
     assert endpoint_state().state == "trying"
     with caplog.at_level(logging.WARNING):
         await collect_events(provider)
-    assert "provider 'acme': circuit breaker closed" in caplog.text
+    assert "provider 'acme', model 'the-model': circuit breaker closed" in caplog.text
     assert endpoint_state() == endpoint_states.EndpointState(
         "acme", "", "closed", None, 0, None
     )
     await collect_events(provider)
 
 
-async def test_open_time_doubles_up_to_a_minute(server, clock):
+async def test_open_time_doubles_up_to_its_maximum(server, clock):
     server.default = faults.status(500)
     provider = single_endpoint(server)
     await assert_fails(provider, 3)
@@ -87,7 +87,7 @@ async def test_open_time_doubles_up_to_a_minute(server, clock):
         waits.append(caught.value.retry_after_seconds)
         clock.at += caught.value.retry_after_seconds or 0
         await assert_fails(provider, 1)
-    assert waits == [5, 10, 20, 40, 60, 60]
+    assert waits == [5, 10, 15, 15, 15, 15]
     assert len(server.requests) == 3 + 6
 
 
@@ -230,7 +230,8 @@ async def test_endpoint_with_refused_key_is_skipped_and_logged_once(
         record for record in caplog.records if record.name == circuit_breaker.__name__
     ]
     (warning,) = [record.getMessage() for record in records]
-    assert "provider 'acme', endpoint 'a': circuit breaker open for 60 s" in warning
+    label = "provider 'acme', model 'the-model', endpoint 'a'"
+    assert f"{label}: circuit breaker open for 60 s" in warning
     assert "providers.acme.endpoints[0].api_key" in warning
     assert SECRETS["a"] not in warning
     clock.at += 60
@@ -280,7 +281,7 @@ async def test_error_mentions_skipped_endpoints(server, first_endpoint, clock):
     server.default = by_key_name(a=faults.status(401))
     provider = two_endpoints(server)
     await collect_events(provider)
-    error = endpoint_pool.find_pool("acme", provider).circuit_open_error()
+    error = endpoint_pool.find_pool("acme", provider, "the-model").circuit_open_error()
     assert "refused this server's key" in error.message
     assert "providers.acme" in error.detail
     assert "providers.acme" not in error.message
