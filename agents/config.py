@@ -186,8 +186,8 @@ class AgentConfig(BaseModel):
     rescue: RescueMode = Field(
         default="continue",
         description="What happens to a reply that breaks off after the client has "
-        "received a part: a model continues it, it is asked anew and what was received "
-        "is left out (`restart`), or the client receives the error (`off`).",
+        "received a part: a model continues it, it is requested again and the received "
+        "part is left out (`restart`), or the client receives the error (`off`).",
     )
 
     @cached_property

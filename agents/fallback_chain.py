@@ -131,7 +131,7 @@ class FallbackChain:
         self._failed: list[tuple[Model, Exception]] = []
         """The failures of this round."""
         self._continued = 0
-        """How often the current model was asked again in this round."""
+        """How often the current model was called again in this round."""
 
     @property
     def model(self) -> Model:
