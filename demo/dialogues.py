@@ -3,7 +3,7 @@
 import random
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,17 @@ class ScriptedFact:
     importance: int
     replaces: str = ""
     """The key of the fact that it replaces."""
+    held_for: str = ""
+    """Why it is pending review; "" if it is active."""
+
+
+@dataclass(frozen=True)
+class ScriptedIncident:
+    """What a safety check finds in the message of an exchange."""
+
+    check: str
+    level: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,7 @@ class ScriptedExchange:
     reply: str
     calls: Sequence[CallStep] = ()
     facts: Sequence[ScriptedFact] = ()
+    incident: ScriptedIncident | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,10 @@ class ScriptedDialogue:
     agent: str
     thread: str = ""
     exchanges: Sequence[ScriptedExchange] = ()
+    episode: str = ""
+    """What happened in it; "" if nothing did."""
+    state: Mapping[str, Any] = field(default_factory=dict)
+    """The state of the agent at its end."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +118,17 @@ class DialogueFile:
                 each["reply"],
                 [self._step(call) for call in each.get("calls", ())],
                 [ScriptedFact(**fact) for fact in each.get("facts", ())],
+                _incident(each.get("incident")),
             )
             for each in data["exchanges"]
         ]
-        return ScriptedDialogue(data["agent"], data.get("thread", ""), exchanges)
+        return ScriptedDialogue(
+            data["agent"],
+            data.get("thread", ""),
+            exchanges,
+            data.get("episode", ""),
+            data.get("state", {}),
+        )
 
     def _step(self, data: Mapping[str, Any]) -> CallStep:
         result = data.get("result")
@@ -128,6 +151,10 @@ class DialogueFile:
             data.get("seconds"),
             calls=[self._step(call) for call in data.get("calls", ())],
         )
+
+
+def _incident(data: Mapping[str, str] | None) -> ScriptedIncident | None:
+    return None if data is None else ScriptedIncident(**data)
 
 
 @cache

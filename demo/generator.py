@@ -15,7 +15,9 @@ from demo.rows.audit_entries import AuditEntries
 from demo.rows.background_tasks import BackgroundTasks
 from demo.rows.bulk_insert import BulkInsert
 from demo.rows.fact_history import FactHistory
+from demo.rows.incident_rows import add_incidents
 from demo.rows.score_records import ScoreRecords
+from demo.rows.session_history import SessionHistory
 from demo.rows.smoke_runs import SmokeRuns
 from demo.rows.turn_records import ThreadTranscript, TurnContext, record
 from demo.sample_users import SampleUser
@@ -105,6 +107,7 @@ class DemoGenerator:
         """Write a user's month, and the older messages."""
         threads: dict[str, ThreadTranscript] = {}
         facts = FactHistory(*self._parts, user.user_id)
+        sessions = SessionHistory(*self._parts, facts)
         if older:
             self._add_old_messages(self._thread(threads, user, ""), older)
         first_at = self._traffic.now
@@ -113,10 +116,15 @@ class DemoGenerator:
             # A user's conversations do not overlap.
             started_at = max(at, free_at)
             first_at = min(first_at, started_at)
+            thread = self._thread(threads, user, dialogue.thread)
+            sessions.begin(thread, started_at)
             count, free_at = self._converse(
-                user, dialogue, started_at, turns, threads, facts
+                user, dialogue, started_at, turns, thread, facts
             )
+            is_ended = count >= len(dialogue.exchanges)
+            sessions.note(thread, dialogue, is_ended=is_ended)
             turns -= count
+        sessions.close(self._traffic.now)
         for thread in threads.values():
             thread.close()
             self.messages += thread.length
@@ -141,14 +149,13 @@ class DemoGenerator:
         dialogue: ScriptedDialogue,
         at: datetime,
         limit: int,
-        threads: dict[str, ThreadTranscript],
+        thread: ThreadTranscript,
         facts: FactHistory,
     ) -> tuple[int, datetime]:
         """Write a conversation of at most `limit` turns.
 
         Return the number of its turns, and its end.
         """
-        thread = self._thread(threads, user, dialogue.thread)
         thread.tokens = 0
         agent, experiment = self._agent(dialogue, user)
         context = TurnContext(
@@ -188,6 +195,7 @@ class DemoGenerator:
         thread.add_turn(turn)
         self._scores.score(turn, context)
         self._tasks.add_dispatched(turn, context)
+        add_incidents(self._inserts, turn, context)
         if context.token_id is not None:
             self._usages.charge(context.token_id, turn)
         self.turns += 1

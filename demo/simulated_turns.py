@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+import orjson
+
 from agents.config import AGENTS, AgentConfig
 from config.sections import Config
 from core import token_estimates, trace
@@ -17,11 +19,17 @@ from core.trace import Attempt, Call, ModelCall, TracedToolCall
 from demo.dialogues import CallStep, ScriptedExchange
 from memory.transcript.message_rows import NewMessage
 from providers.pricing import call_costs
+from safety.config import NO_LEVEL, SAFETY, ControlModelConfig, SafetyCheck
+from safety.finding import Finding
 from telemetry.types import Outcome
 
 PROVIDER_ERROR = "provider '{}' failed (HTTP 529): Overloaded"
 CANCEL_RATE = 0.012
 """Share of replies that users cancel."""
+CHECK_FAILURE_RATE = 0.04
+"""Share of calls of control models that fail."""
+CHECK_TOKENS = 260
+"""Tokens of a control model's instructions."""
 OPENERS = ("How lovely that you write!", "What a good choice.", "With pleasure!")
 PREAMBLE_TOKENS = 420
 """Tokens of the preamble and the tool definitions in a prompt."""
@@ -56,6 +64,8 @@ class SimulatedTurn:
     calls: list[Call] = field(default_factory=list)
     entries: list[NewMessage] = field(default_factory=list)
     """Its messages, as in the transcript."""
+    findings: list[Finding] = field(default_factory=list)
+    """The findings of safety checks."""
 
     @property
     def seconds(self) -> float:
@@ -73,6 +83,7 @@ class AgentSimulator:
         self.config = config
         self.agents = config.get(AGENTS)
         self.rng = rng
+        self.checks = config.get(SAFETY).checks
 
     def simulate(
         self,
@@ -107,6 +118,7 @@ class AgentSimulator:
         if self.rng.random() < failure_rate:
             self._fail(turn, clock, prompt)
         else:
+            self._check(turn, exchange, clock)
             self._answer(turn, exchange, clock, prompt)
         turn.ended_at = clock.at
         return turn
@@ -140,12 +152,61 @@ class AgentSimulator:
             turn.outcome = "cancelled"
             turn.finish_reason = ""
         turn.entries.append(_entry(Message("user", exchange.user)))
-        turn.calls = [*self._rounds(agent, exchange.calls, reply, clock, prompt)]
+        turn.calls += self._rounds(agent, exchange.calls, reply, clock, prompt)
         turn.entries += _tool_messages(turn.calls)
         finish_reason = "cancelled" if is_cancelled else "stop"
         turn.entries.append(
             _entry(Message("assistant", reply), agent.name, finish_reason)
         )
+
+    def _check(
+        self, turn: SimulatedTurn, exchange: ScriptedExchange, clock: TurnClock
+    ) -> None:
+        """Run the checks of the message; only control models are recorded calls."""
+        incident = exchange.incident
+        for check in self.checks:
+            if check.agents != "all" and turn.agent not in check.agents:
+                continue
+            is_found = incident is not None and incident.check == check.name
+            level = incident.level if incident is not None and is_found else ""
+            error = ""
+            if (model := check.by.model) is not None:
+                call = self._safety_call(check, model, turn, level, clock)
+                turn.calls.append(call)
+                error = call.error or ""
+            if error:
+                turn.findings.append(Finding(check, "", error))
+            elif incident is not None and level:
+                excerpt = "" if check.by.pii is not None else exchange.user
+                turn.findings.append(Finding(check, level, incident.reason, excerpt))
+
+    def _safety_call(
+        self,
+        check: SafetyCheck,
+        model: ControlModelConfig,
+        turn: SimulatedTurn,
+        level: str,
+        clock: TurnClock,
+    ) -> TracedToolCall:
+        """Return a call of a control model, which fails now and then."""
+        arguments = orjson.dumps({"when": check.when, "by": check.by.kind}).decode()
+        call = TracedToolCall(check.name, "safety", arguments, started_at=clock.at)
+        asked = ModelCall(turn.agent, model.provider, model.model, started_at=clock.at)
+        call.calls = [asked]
+        if self.rng.random() < CHECK_FAILURE_RATE:
+            call.seconds = asked.seconds = clock.spend(check.timeout_seconds)
+            call.error = f"no answer within {check.timeout_seconds:g} seconds"
+            asked.error = call.error
+            return call
+        text_tokens = token_estimates.estimate_text(turn.question)
+        asked.usage = Usage(CHECK_TOKENS + text_tokens, 4)
+        asked.finish_reason = "stop"
+        asked.cost_micro_usd = price(
+            self.config, model.provider, model.model, asked.usage, clock.at
+        )
+        call.seconds = asked.seconds = clock.spend(0.35)
+        call.result = level or NO_LEVEL
+        return call
 
     def _rounds(
         self,
@@ -215,7 +276,7 @@ class AgentSimulator:
 
 def _tool_messages(calls: Sequence[Call]) -> Iterator[NewMessage]:
     for call in calls:
-        if isinstance(call, TracedToolCall):
+        if isinstance(call, TracedToolCall) and call.kind != "safety":
             own_calls = frozenset({call.id})
             tool_call = ToolCall(call.id, call.name, call.arguments)
             yield _entry(

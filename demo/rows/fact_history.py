@@ -35,6 +35,8 @@ class FactHistory(DemoRows):
     _user_id: UserId
     _facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Active facts, by category and key."""
+    _held: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Facts held for review, by category and key."""
 
     @property
     def recalled(self) -> list[str]:
@@ -78,28 +80,69 @@ class FactHistory(DemoRows):
     def _add_fact(
         self, scripted: ScriptedFact, quote: str, agent: str, at: datetime
     ) -> None:
-        """Add a fact; it supersedes the one with the same key."""
+        """Add a fact; it supersedes the one with the same key, unless it is held."""
         key = f"{scripted.category}/{scripted.key}"
-        old = self._facts.get(key)
-        if old is not None and old["content"] == scripted.content:
-            old["said_at"] = old["updated_at"] = at
-            return
-        self._facts[key] = new = {
-            "id": simulated_turns.random_uuid(self._rng),
-            "user_id": self._user_id,
-            **columns_of(scripted, "content", "category", "key", "importance"),
-            "status": "active",
-            "is_pinned": False,
-            "source": "extraction",
+        for known in (self._held.get(key), self._facts.get(key)):
+            if known is not None and known["content"] == scripted.content:
+                known["said_at"] = known["updated_at"] = at
+                return
+        new = {
+            **self._fact(scripted.content, scripted.category, at),
+            **columns_of(scripted, "key", "importance"),
             "agent": agent,
             "quote": quote,
             "said_at": at,
+        }
+        old = self._facts.get(key)
+        if scripted.held_for == "injection":
+            self._hold(key, new, scripted.held_for, at)
+            return
+        if old is not None and (scripted.held_for or old["is_pinned"]):
+            self._contradict(key, old, new, at)
+            return
+        self._facts[key] = new
+        self._change(new, "created", at, after=_content(new))
+        if old is not None:
+            self._supersede(old, new, at)
+
+    def _hold(
+        self, key: str, fact: dict[str, Any], held_for: str, at: datetime
+    ) -> None:
+        fact.update(status="pending_review", held_for=held_for)
+        self._held[key] = fact
+        self._change(fact, "flagged", at, after=_content(fact))
+
+    def _contradict(
+        self, key: str, old: dict[str, Any], new: dict[str, Any], at: datetime
+    ) -> None:
+        """Hold a fact that contradicts one that an operator has pinned."""
+        if not old["is_pinned"]:
+            self._pin(old, old["updated_at"] + (at - old["updated_at"]) / 2)
+        if key not in self._held:
+            self._hold(key, {**new, "replaces_id": old["id"]}, "conflict", at)
+
+    def add_episode(self, content: str, said_at: datetime, at: datetime) -> uuid.UUID:
+        """Write what happened in a session; return the fact's id."""
+        fact = self._fact(content, "episode", at) | {"said_at": said_at}
+        self._inserts.add(Fact, **fact)
+        self._change(fact, "created", at, after=_content(fact))
+        self._passage(fact["id"], content)
+        fact_id: uuid.UUID = fact["id"]
+        return fact_id
+
+    def _fact(self, content: str, category: str, at: datetime) -> dict[str, Any]:
+        """Return the columns of an extracted fact."""
+        return {
+            "id": simulated_turns.random_uuid(self._rng),
+            "user_id": self._user_id,
+            "content": content,
+            "category": category,
+            "status": "active",
+            "is_pinned": False,
+            "source": "extraction",
             "created_at": at,
             "updated_at": at,
         }
-        self._change(new, "created", at, after={"content": scripted.content})
-        if old is not None:
-            self._supersede(old, new, at)
 
     def _supersede(
         self, old: dict[str, Any], new: dict[str, Any], at: datetime
@@ -131,6 +174,8 @@ class FactHistory(DemoRows):
 
     def close(self, first_at: datetime, now: datetime) -> None:
         """Write the facts and their owner."""
+        for fact in self._held.values():
+            self._inserts.add(Fact, **fact)
         for fact in self._facts.values():
             self._change_at_random(fact, now)
             self._inserts.add(Fact, **fact)
@@ -145,20 +190,30 @@ class FactHistory(DemoRows):
         )
 
     def _change_at_random(self, fact: dict[str, Any], now: datetime) -> None:
-        """Pin a few facts as an operator, and delete a few as the user."""
+        """Pin some and send some to review as an operator; delete some as the user."""
+        if fact["is_pinned"]:
+            return
         chance = self._rng.random()
         at = fact["updated_at"] + (now - fact["updated_at"]) / 2
         if chance < 0.04:
-            fact.update(is_pinned=True, updated_at=at)
+            self._pin(fact, at)
+        elif chance < 0.06:
+            changes = {"status": "pending_review", "held_for": "person"}
+            fact.update(**changes, updated_at=at)
             states: dict[str, Any] = {
-                "before": {"is_pinned": False},
-                "after": {"is_pinned": True},
+                "before": {"status": "active", "held_for": ""},
+                "after": changes,
             }
-            self._change(fact, "pinned", at, by="operator", **states)
+            self._change(fact, "flagged", at, by="operator", **states)
         elif chance > 0.97:
             fact.update(status="deleted", updated_at=at)
             states = {"before": {"status": "active"}, "after": {"status": "deleted"}}
             self._change(fact, "deleted", at, by="user", **states)
+
+    def _pin(self, fact: dict[str, Any], at: datetime) -> None:
+        fact.update(is_pinned=True, updated_at=at)
+        states = {"before": {"is_pinned": False}, "after": {"is_pinned": True}}
+        self._change(fact, "pinned", at, by="operator", **states)
 
     def _passage(self, fact_id: uuid.UUID, content: str) -> None:
         terms = tokenizer.tokenize(tokenizer.strip_subject(content))
@@ -170,3 +225,7 @@ class FactHistory(DemoRows):
             fact_id=fact_id,
             terms=term_encoding.write_terms(self._user_id, terms, vendor),
         )
+
+
+def _content(fact: dict[str, Any]) -> dict[str, Any]:
+    return {"content": fact["content"]}

@@ -126,6 +126,11 @@ class ThreadTranscript:
         """Tokens of the current conversation."""
         self._times: list[datetime] = []
 
+    @property
+    def updated_at(self) -> datetime:
+        """The time of its last message."""
+        return self._times[-1]
+
     def add_turn(self, turn: SimulatedTurn) -> None:
         self.add_messages(turn.entries, turn.turn_id, turn.ended_at)
         self.tokens += sum(entry.tokens for entry in turn.entries)
@@ -157,5 +162,5 @@ class ThreadTranscript:
                 name=self.name,
                 length=self.length,
                 created_at=self._times[0],
-                updated_at=self._times[-1],
+                updated_at=self.updated_at,
             )

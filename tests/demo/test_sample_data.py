@@ -8,11 +8,16 @@ from itertools import pairwise
 import pytest
 from django.db import connection, transaction
 
+from agents.config import AGENTS
+from agents.state import reducers
 from core.ids import TurnId
-from demo import sample_users
+from demo import dialogues, sample_users
 from demo.generator import DemoGenerator, DemoSize
 from demo.management.commands import demo
-from memory.models import Fact, FactChange, Passage, Thread
+from memory.models import AgentState, Fact, FactChange, Passage, Session, Thread
+from safety.config import SAFETY
+from safety.detection import rules
+from safety.models import Incident
 from smoke.models import SmokeMessage, SmokeRun
 from tasks.models import Task
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
@@ -22,7 +27,7 @@ from telemetry.storage import turn_store
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("month")]
 
 NOW = datetime(2100, 3, 17, 15, 30, tzinfo=UTC)
-SIZE = DemoSize(users=8, turns=240, days=12)
+SIZE = DemoSize(users=10, turns=300, days=12)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +77,7 @@ def test_facts_have_a_history():
     facts = Fact.objects.filter(user_id__in=ids())
     for fact in facts:
         actions = fact.changes.order_by("at", "id").values_list("action", flat=True)
-        assert actions[0] == "created"
+        assert actions[0] in ("created", "flagged")
         if fact.status == "superseded":
             assert "superseded" in actions
             assert fact.superseded_by is not None
@@ -81,10 +86,78 @@ def test_facts_have_a_history():
     assert FactChange.objects.filter(user_id__in=ids(), action="superseded").exists()
 
 
+def test_sessions_have_episodes_and_scores():
+    sessions = Session.objects.filter(user_id__in=ids())
+    for session in sessions.select_related("episode", "thread"):
+        assert session.messages.count() == (
+            session.end_position - session.first_position
+        )
+        assert session.started_at <= session.ended_at < session.closed_at <= NOW
+        if session.episode is not None:
+            assert session.episode.category == "episode"
+            assert session.episode.said_at == session.ended_at
+    by_thread = sessions.order_by("thread", "first_position")
+    for before, after in pairwise(by_thread):
+        if before.thread_id == after.thread_id:
+            assert before.end_position <= after.first_position
+            pause = after.started_at - before.ended_at
+            assert pause >= timedelta(minutes=20)
+    assert sessions.exclude(episode=None).exists()
+    assert sessions.exclude(score=None).filter(reason="request").exists()
+
+
+def test_states_fit_the_fields_of_their_agents():
+    agents = demo.load_demo_config().get(AGENTS)
+    states = AgentState.objects.filter(thread__user_id__in=ids())
+    for state in states:
+        fields = agents[state.agent].state
+        assert state.values.keys() <= fields.keys()
+        for name, value in state.values.items():
+            assert reducers.find_problem(fields[name], value) == ""
+    assert {state.agent for state in states} == {"rota", "school-desk"}
+
+
+def test_incidents_belong_to_checks_and_turns():
+    checks = {check.name: check for check in demo.load_demo_config().get(SAFETY).checks}
+    incidents = Incident.objects.filter(user_id__in=ids())
+    for incident in incidents:
+        check = checks[incident.check_name]
+        assert incident.level in ("", *check.levels)
+        turn = Turn.objects.get(id=incident.turn_id)
+        assert check.agents == "all" or turn.agent in check.agents
+    assert {each.check_name for each in incidents} == {*checks}
+    calls = ToolCall.objects.filter(turn__user_id__in=ids(), kind="safety")
+    assert calls.filter(result="none").exists()
+    assert not calls.filter(result=None, error=None).exists()
+
+
+def test_checks_find_the_scripted_incidents():
+    checks = {check.name: check for check in demo.load_demo_config().get(SAFETY).checks}
+    for data in dialogues.load_dialogues().dialogues:
+        for exchange in data["exchanges"]:
+            if (incident := exchange.get("incident")) is None:
+                continue
+            check = checks[incident["check"]]
+            assert incident["level"] in check.levels
+            if check.by.regex is not None:
+                matches = rules.find_matches(check, exchange["user"])
+                assert [match.level for match in matches] == [incident["level"]]
+
+
+def test_some_facts_are_held_for_review():
+    facts = Fact.objects.filter(user_id__in=ids())
+    held = facts.filter(status="pending_review")
+    assert {"conflict", "injection"} <= {fact.held_for for fact in held}
+    for fact in held.filter(held_for="conflict"):
+        assert Fact.objects.get(id=fact.replaces_id).is_pinned
+    assert facts.filter(category="rule", status="active").exists()
+
+
 def test_costs_are_priced_like_real_turns():
     totals = {
         each.key: each
         for each in cost_totals.totals_by("agent", NOW - timedelta(days=13))
+        if each.turns
     }
     priced = totals["front-desk-warm"]
     assert priced.micro_usd > 0

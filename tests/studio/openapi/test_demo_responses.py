@@ -42,11 +42,13 @@ ID_FIELDS = {
     "experiments": "name",
     "facts": "id",
     "feedback": "id",
+    "incidents": "id",
     "judges": "name",
     "maintenance-jobs": "id",
     "messages": "id",
     "periodic-tasks": "id",
     "scores": "id",
+    "sessions": "id",
     "smoke": "name",
     "smoke-conversations": "id",
     "smoke/runs": "runs",
@@ -103,11 +105,9 @@ def studio(
 
 NOT_IN_DEMO = (
     "files",
-    "incidents",
     "mcp-sign-ins",
     "override-history",
     "overrides",
-    "sessions",
 )
 
 
