@@ -11,13 +11,15 @@ def test_conversation_message_links_to_its_turn(
         user for user in demo_server.get("/admin/users")["data"] if user["turns"] > 9
     )
     page = window.open(f"/admin/users/{user['id']}")
-    trace = page.locator("details.trace").last
+    # The trace of a failed turn, and a failed call, which is open, have no usage.
+    replies = page.locator(".meta.is-assistant + .message-details")
+    trace = replies.locator("details.trace:not(:has(> summary .is-bad))").last
     assert trace.locator(".tree").count() == 0
     trace.locator(":scope > summary").click()
-    call = trace.locator(".tree li summary").first
-    call.wait_for()
-    call.click()
-    trace.get_by_text("Prompt").first.wait_for()
+    usage = page.locator("dt", has_text="Prompt")
+    call = trace.locator(".tree li > details", has=usage).first
+    call.locator("summary").click()
+    call.locator("dt", has_text="Prompt").wait_for()
     trace.get_by_role("link", name="View turn").click()
     page.locator("h1", has_text="Turn ").wait_for()
     window.link("View in conversation").click()
