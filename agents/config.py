@@ -34,8 +34,24 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "
 TaskTool = Literal["dispatch_task", "tasks_status"]
 RescueMode = Literal["continue", "restart", "off"]
 
+ContextWindow = Annotated[
+    int | None,
+    Field(
+        ge=256,
+        description="The tokens of the model's context window. Default: that of the "
+        "price list, if it has the model.",
+    ),
+]
+
+
+class FallbackModel(ModelChoice):
+    """A model that answers with the parameters of the agent."""
+
+    context_window: ContextWindow = None
+
+
 Fallback = Annotated[
-    Annotated[str, Tag("agent")] | Annotated[ModelChoice, Tag("model")],
+    Annotated[str, Tag("agent")] | Annotated[FallbackModel, Tag("model")],
     Discriminator(lambda value: "agent" if isinstance(value, str) else "model"),
 ]
 """An agent's name, or a model."""
@@ -89,11 +105,12 @@ class AgentConfig(BaseModel):
         description="Maximum length of a prompt, in tokens: it contains as many of the "
         "newest stored messages as fit. Keep it below the model's context window.",
     )
+    context_window: ContextWindow = None
     context_overflow: Literal["error", "trim"] = Field(
         default="error",
         description="What happens if the conversation that a client sends exceeds "
-        "`context_tokens`, where that is set: the request is refused, or its oldest "
-        "messages are left out.",
+        "`context_tokens`, where that is set, or if a prompt exceeds the windows of "
+        "all models: the request is refused, or its oldest messages are left out.",
     )
     history: History | None = Field(
         default=None,
@@ -311,17 +328,17 @@ def _fallback_problems(
 ) -> Iterable[AgentProblem]:
     """Yield a problem for each fallback that is unknown, repeated, the agent itself, or
     unable to take the agent's parameters."""
-    itself = (agent.name, ModelChoice(provider=agent.provider, model=agent.model))
+    itself = (agent.name, f"{agent.provider}/{agent.model}")
     for position, fallback in enumerate(agent.fallbacks):
         path = ("fallbacks", position)
-        if fallback in itself:
+        if _fallback_name(fallback) in itself:
             text = "falls back to itself; name another agent or model"
             yield path, text, "coulisse.E209"
         elif fallback in agent.fallbacks[:position]:
             name = _describe_fallback(fallback)
             text = f"lists {name} twice under fallbacks; remove one"
             yield path, text, "coulisse.E207"
-        elif isinstance(fallback, ModelChoice):
+        elif isinstance(fallback, FallbackModel):
             yield from _model_problems(path, agent, fallback, providers)
         elif fallback not in agents:
             yield (
@@ -335,7 +352,7 @@ def _fallback_problems(
 def _model_problems(
     path: Location,
     agent: AgentConfig,
-    fallback: ModelChoice,
+    fallback: FallbackModel,
     providers: Mapping[str, ProviderConfig],
 ) -> Iterable[AgentProblem]:
     provider = providers.get(fallback.provider)
@@ -357,9 +374,14 @@ def _model_problems(
         )
 
 
-def _describe_fallback(fallback: str | ModelChoice) -> str:
+def _describe_fallback(fallback: str | FallbackModel) -> str:
+    name = _fallback_name(fallback)
+    return f"'{name}'" if isinstance(fallback, str) else name
+
+
+def _fallback_name(fallback: str | FallbackModel) -> str:
     if isinstance(fallback, str):
-        return f"'{fallback}'"
+        return fallback
     return f"{fallback.provider}/{fallback.model}"
 
 

@@ -4,18 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents.config import AGENTS, AgentConfig
+from agents.config import AGENTS, AgentConfig, FallbackModel
 from config.sections import Config
 from core.errors import CoulisseError, Invalid
 from providers import registry
 from providers.config import PROVIDERS, ProviderConfig
-from providers.default_model import ModelChoice
 from providers.errors import (
     ContentFiltered,
     LocalModelDown,
     ProviderFailed,
     TimedOut,
 )
+from providers.pricing import price_list
 
 ALIASES = ({"max_tokens", "max_completion_tokens"},)
 """Aliases of one parameter: a request that sets either replaces the agent's other."""
@@ -33,6 +33,14 @@ class Model:
     defaults: Mapping[str, Any]
     """Parameters that apply unless the request sets them, under OpenAI's names."""
     extra_body: Mapping[str, Any]
+    configured_window: int | None = None
+
+    @property
+    def context_window(self) -> int | None:
+        """The tokens of its context window; None if unknown."""
+        if self.configured_window is not None:
+            return self.configured_window
+        return price_list.find_context_window(self.provider, self.name)
 
     def __str__(self) -> str:
         return f"{self.provider_name}/{self.name}"
@@ -93,12 +101,17 @@ def models_for(config: Config, agent: AgentConfig) -> tuple[Model, ...]:
 def primary_model(agent: AgentConfig, provider: ProviderConfig) -> Model:
     """Return the agent's own model."""
     return Model(
-        agent.provider, provider, agent.model, agent.parameters, agent.extra_body
+        agent.provider,
+        provider,
+        agent.model,
+        agent.parameters,
+        agent.extra_body,
+        agent.context_window,
     )
 
 
 def _resolve_fallback(
-    config: Config, agent: AgentConfig, fallback: str | ModelChoice
+    config: Config, agent: AgentConfig, fallback: str | FallbackModel
 ) -> Model:
     """Return a fallback: another agent's model, or a model with this agent's
     parameters.
@@ -115,6 +128,7 @@ def _resolve_fallback(
         fallback.model,
         agent.parameters,
         agent.extra_body if fallback.provider == agent.provider else {},
+        fallback.context_window,
     )
 
 
@@ -176,6 +190,21 @@ class FallbackChain:
         self._at = (self._at + 1) % len(self._models)
         self._continued = 0
         return True
+
+    def advance_to_larger(self, error: Exception) -> bool:
+        """Switch to the next model whose context window is known to be larger; return
+        whether there is one."""
+        tried = [model for model, _ in self._failed]
+        window = self.model.context_window
+        order = [*range(self._at + 1, len(self._models)), *range(self._at)]
+        for at in order:
+            larger = self._models[at].context_window
+            is_larger = larger is not None and (window is None or larger > window)
+            if is_larger and self._models[at] not in tried:
+                self._failed.append((self.model, error))
+                self._at, self._continued = at, 0
+                return True
+        return False
 
     def _allows_fallback(self, error: Exception) -> bool:
         if isinstance(error, ContentFiltered):

@@ -5,6 +5,7 @@ hidden from the client, and starts another round. A call of a client's tool ends
 turn.
 """
 
+import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -32,8 +33,10 @@ from core.reply import Reply
 from core.tools import Tool, to_openai_tool
 from core.trace import Call
 from providers import client, registry
-from providers.errors import ContentFiltered, RequestRefused
+from providers.errors import CONTEXT_TOO_LONG, ContentFiltered, RequestRefused
 from providers.model_request import ModelRequest
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,32 @@ class AgentRun:
 
 
 @dataclass(slots=True)
+class PromptCut:
+    """Where the prompt of a turn begins, besides its system messages."""
+
+    first: int = 0
+    """The position of the first message that is sent; 0 for all."""
+
+    def apply(self, messages: list[Message]) -> list[Message]:
+        return message_filters.since(messages, self.first) if self.first else messages
+
+    def shorten(self, messages: Sequence[Message], window: int | None) -> bool:
+        """Leave out the oldest messages, once; return whether there are any.
+
+        Half of the prompt stays if the window is unknown. Tokens are estimated, so a
+        known one is not filled.
+        """
+        if self.first:
+            return False
+        size = token_usage.estimate_sent(messages)
+        limit = size // 2 if window is None else min(window, size) * 3 // 4
+        self.first = message_filters.first_fitting(
+            messages, lambda kept: token_usage.estimate_sent(kept) <= limit
+        )
+        return self.first > 0
+
+
+@dataclass(slots=True)
 class Round:
     """One reply of a model."""
 
@@ -89,6 +118,7 @@ class Round:
     """Why it broke off."""
     refused_forms: int = 0
     """The forms in which the model has refused to continue it."""
+    cut: PromptCut = field(default_factory=PromptCut)
 
     @property
     def message(self) -> Message:
@@ -164,11 +194,12 @@ async def run(agent_run: AgentRun) -> AsyncGenerator[Event]:
         holds_calls=agent_run.agent.rescue != "off",
     )
     messages = list(agent_run.messages)
+    cut = PromptCut()
     first_call = len(agent_run.record)
     for rounds_left in range(agent_run.agent.max_turns, -1, -1):
         parameters = tool_set.parameters_for_round(is_last=not rounds_left)
         agent_run.fallback_chain.next_round()
-        current = Round(messages, parameters, stream_filter)
+        current = Round(messages, parameters, stream_filter, cut=cut)
         async with aclosing(_call_model(agent_run, tool_set, current)) as events:
             async for event in events:
                 if stream_filter.passes_unchanged(event):
@@ -314,7 +345,8 @@ def _build_request(
     model: Model,
     form: rescue.Form | None,
 ) -> ModelRequest:
-    messages = message_filters.drop_foreign_reasoning(current.messages, str(model))
+    sent = current.cut.apply(current.messages)
+    messages = message_filters.drop_foreign_reasoning(sent, str(model))
     if form is not None:
         messages = rescue.messages_to_continue(messages, current.said, form)
     return ModelRequest(
@@ -362,6 +394,8 @@ def _recover(
         return _rescue(agent_run, current, error)
     if current.stream_filter.has_sent and agent_run.is_live:
         return False
+    if isinstance(error, RequestRefused) and error.code == CONTEXT_TOO_LONG:
+        return _find_room(agent_run, current, error)
     may_lack_vision = isinstance(error, RequestRefused) and not isinstance(
         error, ContentFiltered
     )
@@ -372,6 +406,22 @@ def _recover(
         current.messages[:] = without_images
     elif not agent_run.fallback_chain.advance(error):
         return False
+    current.stream_filter.restart_round()
+    return True
+
+
+def _find_room(agent_run: AgentRun, current: Round, error: Exception) -> bool:
+    """Prepare a retry of a prompt that was too long; return whether one is possible.
+
+    A model with a larger window answers, or the oldest messages are left out.
+    """
+    chain = agent_run.fallback_chain
+    if not (chain.advance_to_larger(error) or chain.advance(error)):
+        if agent_run.agent.context_overflow != "trim":
+            return False
+        if not current.cut.shorten(current.messages, chain.model.context_window):
+            return False
+        logger.info("the prompt of '%s' was too long, and is cut", agent_run.agent.name)
     current.stream_filter.restart_round()
     return True
 

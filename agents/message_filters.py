@@ -1,10 +1,11 @@
-"""Adaptation of messages to a model: foreign reasoning and images are removed.
+"""Adaptation of messages to a model: what it would refuse is left out.
 
 Providers sign reasoning and refuse blocks without their own signature. Models without
-vision refuse images.
+vision refuse images, and all refuse prompts beyond their context window.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -72,3 +73,21 @@ def _text_without_images(message: Message) -> str:
 def _parts(message: Message) -> Sequence[dict[str, Any]]:
     content = message.content
     return () if content is None or isinstance(content, str) else content
+
+
+def first_fitting(
+    messages: Sequence[Message], fits: Callable[[Sequence[Message]], bool]
+) -> int:
+    """Return the position from which on the newest messages fit: a user message.
+
+    That of the last one if not even it fits with what follows it.
+    """
+    starts = [n for n, message in enumerate(messages) if message.role == "user"]
+    first = bisect_left(starts, True, key=lambda start: fits(since(messages, start)))
+    return starts[min(first, len(starts) - 1)] if starts else 0
+
+
+def since(messages: Sequence[Message], start: int) -> list[Message]:
+    """Return the messages from a position on, with all system messages."""
+    system = [each for each in messages[:start] if each.role == "system"]
+    return [*system, *messages[start:]]

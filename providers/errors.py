@@ -27,6 +27,8 @@ from typing import ClassVar, Literal
 
 from core.errors import Invalid, Unavailable, Upstream
 
+CONTEXT_TOO_LONG = "context_length_exceeded"
+"""The code of a prompt that exceeds the context window of a model."""
 WaitPhase = Literal["connect", "first_token", "idle", "total"]
 
 

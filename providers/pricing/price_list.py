@@ -58,6 +58,13 @@ def find_tariff(provider: ProviderConfig, model: str) -> Tariff | None:
     return first if all(other == first for other in others) else None
 
 
+def find_context_window(provider: ProviderConfig, model: str) -> int | None:
+    """Return the tokens of a model's context window, None if the list has none."""
+    found = [_find_model(entry, model) for entry in provider.per_endpoint()]
+    windows = [None if each is None else each.context_window for each in found]
+    return None if None in windows else min(filter(None, windows), default=None)
+
+
 def _build_tariff(provider: ProviderConfig, model: str) -> Tariff | None:
     info = _find_model(provider, model)
     if info is None:

@@ -18,6 +18,7 @@ from core.errors import CoulisseError
 from core.text import redaction
 from providers.config import ProviderConfig
 from providers.errors import (
+    CONTEXT_TOO_LONG,
     BrokenReply,
     ContentFiltered,
     KeyRefused,
@@ -61,7 +62,7 @@ NO_CREDIT = {"insufficient_quota", "insufficient_balance", "billing_error"}
 BAD_KEY = {"invalid_api_key", "authentication_error", "permission_error"}
 RATE_LIMIT_CODES = {"rate_limit_error", "rate_limit_exceeded", "requests", "tokens"}
 REFUSAL_CODES = {"invalid_request_error", "request_too_large"}
-REFUSAL_CODES |= {"context_length_exceeded"}
+REFUSAL_CODES |= {CONTEXT_TOO_LONG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +228,7 @@ def _refusal_code(reported: ErrorObject) -> str | None:
     """Return the provider's code; only OpenAI has one for too long a prompt."""
     too_long = "prompt is too long", "maximum context length", "context window"
     if reported.code is None and any(text in reported.message for text in too_long):
-        return "context_length_exceeded"
+        return CONTEXT_TOO_LONG
     return sanitize_message(reported.code) if reported.code else None
 
 

@@ -48,3 +48,15 @@ def test_only_tool_images_are_left_out():
         user_message,
         Message("tool", message_filters.IMAGE_PLACEHOLDER, tool_call_id="c"),
     ]
+
+
+def test_oldest_messages_are_left_out():
+    texts = ("user", "a"), ("assistant", "b"), ("system", "s"), ("user", "c")
+    messages = [Message(role, text) for role, text in (*texts, ("user", "d"))]
+
+    def kept(fits):
+        first = message_filters.first_fitting(messages, fits)
+        return [each.text for each in message_filters.since(messages, first)]
+
+    assert kept(lambda each: len(each) <= 3) == ["s", "c", "d"]
+    assert kept(lambda each: False) == ["s", "d"]

@@ -39,14 +39,6 @@ def test_reply_at_the_end_does_not_continue_a_stored_conversation():
     prompt.check_new([], [Message("system", "x")])
 
 
-def test_oldest_messages_are_left_out():
-    messages = [user("a"), assistant("b"), Message("system", "s"), user("c"), user("d")]
-    kept = prompt.without_oldest(messages, lambda each: len(each) <= 3)
-    assert [message.text for message in kept] == ["s", "c", "d"]
-    kept = prompt.without_oldest(messages, lambda each: False)
-    assert [message.text for message in kept] == ["s", "d"]
-
-
 def test_agents_system_message_comes_first_and_once():
     client = Message("system", "from the client")
     messages = prompt.system_messages("preamble\n", ["in French", ""], [client])

@@ -1,7 +1,6 @@
 """Composes the prompt: which messages the model receives, in which order."""
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice, takewhile
 from typing import Any
@@ -105,23 +104,6 @@ def _check_results(new: Sequence[Message], messages: Sequence[Message]) -> None:
                 "not in the conversation: send the assistant message with that call "
                 "before it, in the same thread"
             )
-
-
-def without_oldest(
-    messages: Sequence[Message], fits: Callable[[Sequence[Message]], bool]
-) -> list[Message]:
-    """Return the newest messages that fit, from a user message on.
-
-    System messages always stay, and so does the last user message with what follows it.
-    """
-
-    def since(start: int) -> list[Message]:
-        system = [each for each in messages[:start] if each.role == "system"]
-        return [*system, *messages[start:]]
-
-    starts = [n for n, message in enumerate(messages) if message.role == "user"]
-    first = bisect_left(starts, True, key=lambda start: fits(since(start)))
-    return since(starts[min(first, len(starts) - 1)]) if starts else list(messages)
 
 
 def _with_calls_last(

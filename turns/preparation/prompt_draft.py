@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from agents import message_filters
 from agents.config import AgentConfig
 from core.history import HistoryMode
 from core.messages import Message
@@ -157,5 +158,6 @@ class PromptDraft:
         if fits(sent):
             return sent
         if self.agent.context_overflow == "trim":
-            return prompt.without_oldest(sent, fits)
+            first = message_filters.first_fitting(sent, fits)
+            return message_filters.since(sent, first)
         raise ContextTooLong(self.count_tokens([*start, *sent]), self.agent.name, limit)
