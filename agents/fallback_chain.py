@@ -163,14 +163,16 @@ class FallbackChain:
     def advance_after_break(self, error: Exception) -> bool:
         """Choose who continues a reply that broke off; return whether anyone does.
 
-        The same model is called first, as often as its provider's `retries`, then the
-        others. One that stalled is called again only if there are no others.
+        Without fallbacks, the same model is called as often as its provider's `retries`.
+        With fallbacks it is called once, and not at all if it stalled.
         """
-        is_slow = isinstance(error, TimedOut) and (
-            len(self._models) > 1 or error.wait == "total"
-        )
-        may_repeat = isinstance(error, ProviderFailed) and not is_slow
-        if may_repeat and self._continued < self.model.provider.retries:
+        has_others = len(self._models) > 1
+        repeats = self.model.provider.retries
+        if has_others:
+            repeats = 0 if isinstance(error, TimedOut) else min(repeats, 1)
+        is_over = isinstance(error, TimedOut) and error.wait == "total"
+        may_repeat = isinstance(error, ProviderFailed) and not is_over
+        if may_repeat and self._continued < repeats:
             self._continued += 1
             return True
         return self.advance(error)

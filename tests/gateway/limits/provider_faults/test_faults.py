@@ -108,7 +108,7 @@ def assert_continued(answer: Answer, user: str, expected: Expected) -> None:
     turn = load_turn(user)
     assert turn.outcome == "ok"
     calls = [(call.provider, call.error is None) for call in turn.calls]
-    tries = 1 if expected.code == "provider_timed_out" else 3
+    tries = 1 if expected.code == "provider_timed_out" else 2
     assert calls == [("main", False)] * tries + [("spare", True)]
     assert stored(user)[-1] == ("assistant", whole, "stop")
     broken = sum(cost(call.usage) for call in turn.calls[:-1])
