@@ -205,6 +205,8 @@ def test_conflict_responses_are_described(document: dict) -> None:
         ("post", "/admin/tasks/{id}/retry"),
         ("post", "/admin/trigger-runs/{id}/retry"),
         ("post", "/admin/triggers/{name}/run"),
+        ("post", "/admin/users/{user}/facts/{id}/accept"),
+        ("post", "/admin/users/{user}/facts/{id}/reject"),
     }
     assert refused["422"] <= refused["409"]
     kinds = ("agents", "experiments", "judges", "smoke")
