@@ -15,7 +15,7 @@ from memory.errors import LearningOff
 from memory.facts import candidate_facts, fact_validation, point_in_time
 from memory.facts.reconciliation import FactReconciler
 from memory.facts.types import AnyCategory, FactDraft, SaveResult, Source, Status
-from memory.models import Fact, FactChange, FactMessage, Owner
+from memory.models import Erasure, Fact, FactChange, FactMessage, Owner
 from memory.models.fact_choices import HUMAN_SOURCES
 from memory.models.fact_queryset import FactCursor
 from memory.recall import search
@@ -31,6 +31,7 @@ def save_drafts(
     by: str,
     threshold: float = 0.9,
     errors: Sequence[str] = (),
+    begun_at: datetime | None = None,
 ) -> list[SaveResult]:
     """Save drafts, all or none, reconciled with the stored facts.
 
@@ -38,7 +39,8 @@ def save_drafts(
     each missing one. `threshold` is the cosine similarity from which a stored fact is
     compared with a draft. `by` is `extraction`, `agent:NAME`, `user`, `mcp` or
     `operator`. Returns the outcome of each draft. Raises `FactInvalid`, and
-    `LearningOff` unless a person has entered them all.
+    `LearningOff` unless a person has entered them all, and `UserErased` if the user was
+    erased since `begun_at`.
     """
     cleaned = list(map(fact_validation.clean_draft, drafts))
     texts = list(zip(embedded, errors or [""] * len(cleaned), strict=True))
@@ -46,6 +48,7 @@ def save_drafts(
     search.open_index(user_id)
     is_learnt = any(draft.source not in HUMAN_SOURCES for draft in cleaned)
     with Owner.objects.locked(user_id) as now:
+        Erasure.objects.refuse_erased(user_id, begun_at)
         if is_learnt:
             _check_learning(user_id)
         candidates = candidate_facts.load_candidates(

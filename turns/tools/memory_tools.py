@@ -5,7 +5,7 @@ another user's memory.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import partial
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ from pydantic import Field, Strict, WithJsonSchema
 from agents.function_tools import FunctionTool, ToolArguments, json_tool
 from core.errors import Invalid
 from core.ids import UserId
-from core.trace import Call, TracedToolCall
+from core.trace import Call, TracedToolCall, now
 from database import database_executor
 from memory.config import USER_SCOPE, UserState
 from memory.errors import FactUnknown
@@ -169,6 +169,8 @@ class _MemoryToolHandlers:
     memory: UserMemory | None
     scope: str | None
     """None is any; new facts are then of the widest."""
+    begun_at: datetime = field(default_factory=now)
+    """When the turn began."""
 
     @property
     def _state(self) -> UserState:
@@ -218,6 +220,7 @@ class _MemoryToolHandlers:
             by=self.by,
             threshold=self._state.dedup_threshold,
             errors=[vector.error],
+            begun_at=self.begun_at,
         )
         return {
             "id": public_ids.format_fact_id(saved.fact_id),

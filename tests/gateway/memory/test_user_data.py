@@ -16,6 +16,7 @@ from memory.api import user_data
 from memory.models import PendingErasure
 from memory.user_data import erasure, export
 from telemetry.live_turns.active_turns import ACTIVE_TURNS
+from tests.conftest import CONFIG
 from tests.gateway.calls import body, post, until
 from tests.gateway.memory_client import ok
 from tests.memory.user_data.sample_user import (
@@ -242,4 +243,19 @@ def test_cancelled_turn_is_not_stored_after_an_erasure(server, fake, user):
         erasure.erase_user(owner)
     fake.wait(lambda: fake.requests[0].aborted)
     until(lambda: not ACTIVE_TURNS.count())
+    assert not any(count_rows(owner).values())
+
+
+def test_turn_in_progress_saves_no_memories(running, configure, fake, user):
+    configure(CONFIG.replace("    preamble", "    memory_tools: true\n    preamble", 1))
+    owner = identity.derive_user_id(user)
+    fake.call_tool("save_memory", {"content": "Likes plums"}, hang="headers")
+    fake.reply("Noted.")
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(post, running, body(user))
+        fake.wait(lambda: fake.requests)
+        erasure.erase_user(owner)
+        fake.release()
+        assert answer.result().status_code == 409
+    assert "was erased meanwhile" in fake.requests[1].body["messages"][-1]["content"]
     assert not any(count_rows(owner).values())
