@@ -27,7 +27,7 @@ from telemetry.storage import turn_store
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("month")]
 
 NOW = datetime(2100, 3, 17, 15, 30, tzinfo=UTC)
-SIZE = DemoSize(users=10, turns=300, days=12)
+SIZE = DemoSize(users=20, turns=700, days=12)
 
 
 @pytest.fixture(scope="module")
