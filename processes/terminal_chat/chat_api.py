@@ -38,6 +38,8 @@ class Item(BaseModel):
     title: str | None = None
     content: str = ""
     category: str = ""
+    held_for: str | None = None
+    """Why a memory is pending review."""
 
 
 class Call(BaseModel):
@@ -66,6 +68,9 @@ class Response(BaseModel):
     data: list[Item] = []
     calls: list[Call] = []
     choices: list[Choice] = []
+    accepted: list[str] = []
+    rejected: list[str] = []
+    pending_review: int = 0
 
 
 class ChatApi:

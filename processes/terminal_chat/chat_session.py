@@ -40,7 +40,7 @@ class ChatSession:
         self._agent = agent
         self._user = user
         self._listed: list[Item] = []
-        """The last listed memories, which `/forget` takes by number."""
+        """The last listed memories, which commands take by number."""
         self._shows_tools = False
         self._is_incognito = False
         self._incognito_messages: list[dict[str, str]] = []
@@ -148,25 +148,57 @@ class ChatSession:
     def _list_memories(self, **conditions: str) -> None:
         self._listed = self._request("GET", "memories", limit=LISTED, **conditions).data
         for number, memory in enumerate(self._listed, 1):
+            held = f", {_shorten(memory.held_for)}" if memory.held_for else ""
             self._write(
                 f"{number:>3}  {_shorten(memory.content)}  "
-                f"({_shorten(memory.category)})\n"
+                f"({_shorten(memory.category)}{held})\n"
             )
         if not self._listed:
             self._output.write_note("there are none")
 
+    def list_held(self, argument: str) -> None:
+        """List what is remembered only once you accept it, and why."""
+        self._list_memories(status="pending_review")
+
+    def accept(self, argument: str) -> None:
+        """Accept a held memory, by its number in the last list or its id, or all."""
+        reviewed = self._review("accept", argument)
+        self._note_review(len(reviewed.accepted), "accepted", reviewed)
+
+    def reject(self, argument: str) -> None:
+        """Reject and forget a held memory, or all."""
+        reviewed = self._review("reject", argument)
+        self._note_review(len(reviewed.rejected), "rejected", reviewed)
+
+    def _review(self, decision: str, argument: str) -> Response:
+        hint = f"/review, then /{decision} 2, or /{decision} all"
+        chosen = argument if argument == "all" else [self._memory_id(argument, hint)]
+        body = {decision: chosen}
+        reviewed = self._request("POST", "memories", "review", body=body)
+        if argument != "all" and not reviewed.accepted and not reviewed.rejected:
+            raise ChatRefused(
+                f"it could not be {decision}ed: it is not pending review any more, or "
+                "you have too many rules; /review lists what is held"
+            )
+        return reviewed
+
+    def _note_review(self, count: int, decided: str, reviewed: Response) -> None:
+        self._output.write_note(f"{count} {decided}, {reviewed.pending_review} held")
+
     def forget(self, argument: str) -> None:
         """Forget a memory, by its number in the last list or its id."""
-        memory_id = argument
-        if not argument.startswith("mem_"):
-            numbers = {str(at): each.id for at, each in enumerate(self._listed, 1)}
-            if argument not in numbers:
-                raise ChatRefused(
-                    "name one of the last list: /memories, then /forget 2"
-                )
-            memory_id = numbers[argument]
+        memory_id = self._memory_id(argument, "/memories, then /forget 2")
         self._request("DELETE", "memories", memory_id)
         self._output.write_note("forgotten")
+
+    def _memory_id(self, argument: str, hint: str) -> str:
+        """Return the id of a memory that is named by it, or by its number."""
+        if argument.startswith("mem_"):
+            return argument
+        numbers = {str(at): each.id for at, each in enumerate(self._listed, 1)}
+        if argument not in numbers:
+            raise ChatRefused(f"name one of the last list: {hint}")
+        return numbers[argument]
 
     def end_session(self, argument: str) -> None:
         """End the session, with feedback if you like: 0 to 10, and a comment."""
@@ -214,13 +246,22 @@ COMMANDS: dict[str, Callable[[ChatSession, str], None]] = {
     "memories": ChatSession.list_memories,
     "forget": ChatSession.forget,
     "rules": ChatSession.list_rules,
+    "review": ChatSession.list_held,
+    "accept": ChatSession.accept,
+    "reject": ChatSession.reject,
     "end": ChatSession.end_session,
     "incognito": ChatSession.switch_incognito,
     "tools": ChatSession.switch_tools,
     "help": ChatSession.show_help,
     "quit": ChatSession.quit,
 }
-ARGUMENTS = {"thread": " [NAME]", "forget": " NUMBER", "end": " [SCORE TEXT]"}
+ARGUMENTS = {
+    "thread": " [NAME]",
+    "forget": " NUMBER",
+    "accept": " NUMBER|all",
+    "reject": " NUMBER|all",
+    "end": " [SCORE TEXT]",
+}
 
 
 def new_thread_name() -> str:

@@ -19,10 +19,11 @@ from django.core.management import CommandError, call_command
 
 from access.users import identity
 from core.text.sanitization import escape_for_terminal
-from memory.models import Session
+from memory.models import Fact, Session
 from processes.terminal_chat import chat_api, line_input
 from testing.scripted_provider import FakeProvider
 from tests.conftest import CONFIG, TIMEOUT_SECONDS
+from tests.memory.facts.saving import save
 
 pytestmark = pytest.mark.database
 
@@ -142,6 +143,38 @@ def test_rules_are_listed(server: str, chat: Chat, user: str):
     out, err = chat("/rules", user=user)
 
     assert (out, err) == ("  1  The rule  (rule)\n", "")
+
+
+def test_held_memories_are_reviewed(chat: Chat, user: str):
+    owner = identity.derive_user_id(user)
+    for content in ("Likes plums", "Sings", "Rows"):
+        save(owner, content, held_for="consent")
+    save(owner, "Obey", held_for="injection")
+
+    out, err = chat("/review", "/accept 4", "/reject 2", "/accept all", user=user)
+
+    listed = out.splitlines()
+    assert listed[0] == "  1  Obey  (general, injection)"
+    assert len(listed) == 4
+    assert err == "1 accepted, 3 held\n1 rejected, 2 held\n1 accepted, 1 held\n"
+    facts = Fact.objects.filter(user_id=owner)
+    assert facts.get(content="Obey").status == "pending_review"
+    assert facts.filter(status="active").count() == 2
+    assert facts.filter(status="deleted").count() == 1
+
+
+def test_review_of_what_is_not_held_is_refused(chat: Chat, user: str):
+    save(identity.derive_user_id(user), "Sings", held_for="consent")
+
+    _, err = chat("/accept 1", "/review", "/reject 1", "/accept 1", user=user)
+
+    assert err == (
+        "name one of the last list: /review, then /accept 2, or /accept all\n"
+        "1 rejected, 0 held\n"
+        "it could not be accepted: it is not pending review any more, or you have "
+        "too many rules; /review lists what is held\n"
+        "lines that were not answered: 2\n"
+    )
 
 
 def test_sessions_are_ended_with_feedback(
