@@ -91,6 +91,23 @@ class IncidentAdmin(UserRowsAdmin):
         TimeFilter.of("at"),
     ]
     column_classes = {"actions": "is-wide", "agent": "is-wide"}
+    fieldsets = [
+        (
+            "Incident",
+            {
+                "fields": [
+                    "at",
+                    "check_shown",
+                    "level_shown",
+                    "stage",
+                    "actions",
+                    "reason",
+                    "excerpt",
+                ]
+            },
+        ),
+        ("Turn", {"fields": ["agent", "user", "thread", "turn"]}),
+    ]
     ordering = ["-at"]
     schema = StudioIncident
     list_response = IncidentPage

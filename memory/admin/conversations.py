@@ -10,7 +10,7 @@ from django.utils.text import Truncator
 
 from access.users.filters import UserFilter
 from access.users.model_admin import UserRowsAdmin
-from admin_base.columns import column
+from admin_base.columns import column, link
 from admin_base.filters import TimeFilter
 from core.ids import UserId
 from memory.admin.user_schemas import StudioMessage, StudioSession, StudioThread
@@ -54,7 +54,7 @@ class ThreadAdmin(ConversationAdmin):
     parent_paths = {"users/<str:user>/threads": None}
     title = "Threads"
     list_display = ["thread_name", "user", "length", "created_at", "updated_at"]
-    column_classes = {"user": "identity", "length": "number", "created_at": "is-wide"}
+    column_classes = {"user": "long", "length": "number", "created_at": "is-wide"}
     list_filter = [TimeFilter.of("updated_at"), UserFilter]
     search_fields = ["name"]
     search_help_text = "A part of a thread's name"
@@ -74,28 +74,43 @@ class SessionAdmin(ConversationAdmin):
     """Ended sessions of threads, with their episodes and feedback."""
 
     path = "sessions"
+    tab = "sessions"
     parent_paths = {"users/<str:user>/sessions": None}
     title = "Sessions"
     list_display = [
         "thread_name",
         "user",
-        "episode_text",
+        "episode_shown",
         "reason",
-        "state",
         "score",
         "comment",
-        "started_at",
         "ended_at",
     ]
     column_classes = {
-        "user": "identity",
-        "episode_text": "long",
+        "thread_name": "long",
+        "user": "long is-wide",
         "reason": "is-wide",
-        "state": "is-wide",
-        "score": "number",
-        "comment": "is-wide",
-        "started_at": "is-wide",
+        "score": "number is-wide",
+        "comment": "long is-wide",
     }
+    fieldsets = [
+        (
+            "Session",
+            {
+                "fields": [
+                    "user",
+                    "messages_link",
+                    "started_at",
+                    "ended_at",
+                    "reason",
+                    "state",
+                    "closed_at",
+                ]
+            },
+        ),
+        ("Episode", {"fields": ["episode_shown"]}),
+        ("Feedback", {"fields": ["score", "comment"]}),
+    ]
     list_filter = [TimeFilter.of("ended_at"), UserFilter, "reason"]
     ordering = ["-ended_at"]
     list_select_related = ["thread", "episode"]
@@ -109,6 +124,17 @@ class SessionAdmin(ConversationAdmin):
     def row_address(self, row: Any, **query: Any) -> str:
         address = super().row_address(row, before=row.end_position)
         return f"{address}#m{row.first_position}"
+
+    def row_title(self, row: Session) -> str:
+        return str(row).capitalize()
+
+    @column("Episode", css="long")
+    def episode_shown(self, row: Session) -> str | None:
+        return f"Failed: {row.error}" if row.error else row.episode_text
+
+    @column("Messages")
+    def messages_link(self, row: Session) -> Any:
+        return link(self.row_address(row), self.thread_name(row))
 
 
 class MessageUserFilter(UserFilter):

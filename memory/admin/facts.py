@@ -89,7 +89,7 @@ class FactAdmin(UserRowsAdmin):
     ]
     search_help_text = "A message of the user: facts and messages that fit it"
     column_classes = {
-        "user": "",
+        "user": "long",
         "category": "is-wide",
         "importance": "number is-wide",
         "source": "is-wide",
@@ -97,7 +97,18 @@ class FactAdmin(UserRowsAdmin):
     fieldsets = [
         ("Fact", {"fields": ["category", "key", "importance", "public_id"]}),
         ("Provenance", {"fields": ["source", "agent", "quote", "said", "said_at"]}),
-        ("Validity", {"fields": ["valid_from", "valid_to", "expires_at", "newer"]}),
+        (
+            "Validity",
+            {
+                "fields": [
+                    "valid_from",
+                    "valid_to",
+                    "expires_at",
+                    "newer",
+                    "contradicted",
+                ]
+            },
+        ),
     ]
     detail_parameters = {"as_of": "The fact as it was at this time."}
     actions = [
@@ -401,11 +412,19 @@ class FactAdmin(UserRowsAdmin):
 
     @column("Superseded by")
     def newer(self, row: Fact) -> Any:
-        new_id = row.superseded_by_id
-        if new_id is None:
-            return NO_VALUE
-        name = public_ids.format_fact_id(new_id)
-        return link(f"{user_address(row.user_id)}/facts/{name}", "another fact")
+        return link_fact(row, row.superseded_by_id)
+
+    @column("Contradicts")
+    def contradicted(self, row: Fact) -> Any:
+        return link_fact(row, row.replaces_id if row.is_held else None)
+
+
+def link_fact(row: Fact, fact_id: UUID | None) -> Any:
+    """Return a link to another fact of the same user."""
+    if fact_id is None:
+        return NO_VALUE
+    name = public_ids.format_fact_id(fact_id)
+    return link(f"{user_address(row.user_id)}/facts/{name}", "another fact")
 
 
 def user_address(user_id: UUID) -> str:

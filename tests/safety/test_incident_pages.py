@@ -72,6 +72,12 @@ def test_incidents_of_a_user_have_the_users_tabs(browser, incident):  # noqa: F8
     assert incident.check_name in page
 
 
+def test_page_links_to_the_turn_and_the_user(browser, incident):  # noqa: F811
+    page = browser.get(f"/admin/incidents/{incident.pk}").text
+    assert f"/admin/turns/{incident.turn_id}" in page
+    assert f"/admin/users/{incident.user_id}" in page
+
+
 def test_each_read_is_in_the_audit(script, incident):  # noqa: F811
     before = reads()
     headers = {"Accept": "application/json"}

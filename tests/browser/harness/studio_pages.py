@@ -52,6 +52,7 @@ DETAIL_PAGES = [
     StudioPage("periodic-task", "/admin/periodic-tasks/{periodic_task}"),
     StudioPage("periodic-task-new", "/admin/periodic-tasks/add"),
     StudioPage("provider", "/admin/providers/anthropic", "anthropic"),
+    StudioPage("review", "/admin/facts?status=pending_review", "Memory"),
     StudioPage("section", "/admin/telemetry", "Telemetry"),
     StudioPage("smoke-batches", "/admin/smoke/late-booker/runs"),
     StudioPage("smoke-run", "/admin/smoke/runs/{run}"),

@@ -515,3 +515,11 @@ def test_held_facts_are_listed_by_their_reason(script, browser, alice):
     assert refusal["param"] == "held_for"
     page = browser.get(path, params={"held_for": "session"}).text
     assert "until the session ends" in page
+
+
+def test_held_fact_links_to_what_it_contradicts(browser, alice):
+    known = save(alice, "Lives in Porto").fact_id
+    held = public_ids.parse_fact_id(hold(alice, "Lives in Lisbon", "conflict"))
+    Fact.objects.filter(pk=held).update(replaces_id=known)
+    page = browser.get(facts_url(alice, held)).text
+    assert facts_url(alice, known) in page

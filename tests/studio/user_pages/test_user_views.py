@@ -232,6 +232,11 @@ def test_sessions_of_all_users_are_listed(script, browser, alice, user):
     page = browser.get(f"/admin/users/{alice}/sessions").text
     assert f"/admin/users/{alice}?thread=" in page
     assert "It helped." in page
+    assert '/sessions" aria-current="page"' in page
+    detail = browser.get(f"/admin/sessions/{session.pk}").text
+    assert f"/admin/users/{alice}?thread=" in detail
+    Session.objects.filter(pk=session.pk).update(error="no JSON")
+    assert "Failed: no JSON" in browser.get(f"/admin/users/{alice}/sessions").text
 
 
 def test_messages_of_all_users_are_listed(script, browser, alice, user):
