@@ -163,8 +163,8 @@ class FallbackChain:
     def advance_after_break(self, error: Exception) -> bool:
         """Choose who continues a reply that broke off; return whether anyone does.
 
-        Without fallbacks, the same model is called up to `retries` times. With fallbacks
-        it is called once, and not at all if it stalled.
+        Without fallbacks, the same model is called up to `retries` times. With them it
+        is called once, and not at all if it stalled.
         """
         has_others = len(self._models) > 1
         repeats = self.model.provider.retries

@@ -89,6 +89,15 @@ def forget_all(
             forget(user_id, fact_id, by=by, reason=reason)
 
 
+def remove_from_states(user_id: UserId, fact_ids: Iterable[uuid.UUID]) -> None:
+    """Remove facts from the states of agents, which a turn has changed since.
+
+    Call it under the lock of the user's messages, in a transaction.
+    """
+    for fact in Fact.objects.filter(user_id=user_id, pk__in=fact_ids):
+        agent_states.remove_mentions(user_id, _Wordings.of(fact).are_in)
+
+
 def find_copies(
     user_id: UserId, messages: QuerySet[StoredMessage]
 ) -> list[tuple[uuid.UUID, int]]:

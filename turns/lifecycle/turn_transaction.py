@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.utils import DataError, IntegrityError
 
 from database.errors import TurnDiscarded
+from memory.facts import forgetting
 from memory.models.sessions import EndReason
 from memory.sessions import session_end
 from memory.transcript import agent_states, message_store
@@ -38,6 +39,7 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
     began, the turn is still charged, and the error is raised.
     """
     turn, record = ended.turn, ended.record
+    facts = _touched_facts(ended)
     append_messages = partial(
         message_store.append_turn,
         record.user_id,
@@ -47,13 +49,14 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
         extraction=ended.extraction_request,
         cap=turn.memory.working_memory_cap,
         sent=turn_record.sent_conversation(ended, entries) if entries else None,
-        facts=_touched_facts(ended),
+        facts=facts,
         begun_at=turn.started.at,
     )
 
     def append() -> str:
         thread = append_messages()
-        if not ended.is_void and turn.state is not None and turn.state.changes:
+        is_stored = not ended.is_void and not facts.is_refused
+        if is_stored and turn.state is not None and turn.state.changes:
             # To the thread from which it was read, even if the turn is moved to one of
             # its own.
             agent_states.change_in_turn(
@@ -62,6 +65,7 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
                 turn.agent.name,
                 turn.state.reduce,
             )
+            forgetting.remove_from_states(record.user_id, facts.forgotten)
         return thread
 
     try:

@@ -30,6 +30,11 @@ agents:
     provider: openai
     model: gpt-test
     subagents: [coach]
+  - name: keeper
+    provider: openai
+    model: gpt-test
+    memory_tools: true
+    state: {concerns: {reducer: union}}
 memory:
   user_state: {embed_with: {provider: hash}}
 """
@@ -308,3 +313,16 @@ def test_clients_own_conversation_keeps_the_state_of_its_thread(
     ask(client, user, agent="coach", messages=messages, metadata={"thread_id": "t"})
     assert '["sleep"]' in shown(fake.requests[-2])
     assert read(api) == {"concerns": ["sleep", "work"]}
+
+
+def test_turn_that_forgets_a_fact_does_not_keep_it(client, fake, api, user):
+    fact = api.save("Has a cat called Miu")
+    fake.call_tool("forget_memory", {"id": fact["id"]})
+    fake.reply("Shall I?")
+    say(client, user, "Forget my cat", agent="keeper")
+    fake.call_tool("forget_memory", {"id": fact["id"], "confirmed": True})
+    concerns = ["has a cat called Miu who coughs", "sleeps badly"]
+    fake.call_tool("update_state", {"concerns": concerns})
+    fake.reply("Done.")
+    say(client, user, "Yes", agent="keeper")
+    assert read(api, agent="keeper") == {"concerns": ["sleeps badly"]}
