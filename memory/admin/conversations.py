@@ -54,7 +54,7 @@ class ThreadAdmin(ConversationAdmin):
     parent_paths = {"users/<str:user>/threads": None}
     title = "Threads"
     list_display = ["thread_name", "user", "length", "created_at", "updated_at"]
-    column_classes = {"user": "long", "length": "number", "created_at": "is-wide"}
+    column_classes = {"user": "long user", "length": "number", "created_at": "is-wide"}
     list_filter = [TimeFilter.of("updated_at"), UserFilter]
     search_fields = ["name"]
     search_help_text = "A part of a thread's name"

@@ -89,7 +89,7 @@ class FactAdmin(UserRowsAdmin):
     ]
     search_help_text = "A message of the user: facts and messages that fit it"
     column_classes = {
-        "user": "long",
+        "user": "long user",
         "category": "is-wide",
         "importance": "number is-wide",
         "source": "is-wide",
