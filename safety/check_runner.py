@@ -25,6 +25,8 @@ MAX_CHARS = 400_000
 MAX_INLINE_CHARS = 8_000
 """Longer texts are checked by rules in a thread, beside other requests."""
 EXCERPT_CHARS = 300
+MARGIN_CHARS = 100
+"""Characters of an excerpt before what was found."""
 
 T = TypeVar("T")
 
@@ -43,11 +45,14 @@ async def run_checks(
 
     A check that fails is logged, and is a finding without a level.
     """
-    found = await asyncio.gather(
-        *(_run_check(safety, check, *messages.of(check)) for check in checks)
-    )
-    for finding in filter(None, found):
-        safety.add(finding)
+
+    async def run(check: SafetyCheck) -> None:
+        finding = await _run_check(safety, check, *messages.of(check))
+        if finding is not None:
+            safety.add(finding)
+        safety.ended.add(check.name)
+
+    await asyncio.gather(*map(run, checks))
 
 
 async def _run_check(
@@ -69,11 +74,14 @@ async def _run_check(
     entry.end(result=verdict.level or NO_LEVEL)
     if not verdict.level:
         return None
-    excerpt = "" if check.by.pii is not None else text
+    first = max(verdict.start - MARGIN_CHARS, 0)
+    excerpt = text[first : max(verdict.start, first) + EXCERPT_CHARS]
     reason, excerpt = (
         safety.mask_text(each, check.when) for each in (verdict.reason, excerpt)
     )
-    return Finding(check, verdict.level, reason, excerpt[:EXCERPT_CHARS])
+    if check.by.pii is not None:
+        excerpt = ""
+    return Finding(check, verdict.level, reason, excerpt)
 
 
 def _failure(check: SafetyCheck, entry: TracedToolCall, exc: Exception) -> Finding:
@@ -130,6 +138,10 @@ async def _detect(
 
 def _apply_rule(check: SafetyCheck, text: str) -> Verdict:
     matches = rules.find_matches(check, text)
-    levels = [match.level or check.highest for match in matches]
     labels = dict.fromkeys(match.label for match in matches)
-    return Verdict(max(levels, key=check.severity, default=""), ", ".join(labels))
+    worst = max(
+        matches, key=lambda match: check.severity(check.level_of(match)), default=None
+    )
+    if worst is None:
+        return Verdict("", "")
+    return Verdict(check.level_of(worst), ", ".join(labels), worst.start)

@@ -28,6 +28,7 @@ from config.validation.named_lists import by_name
 from config.validation.suggestions import did_you_mean
 from core.text.sanitization import escape_and_truncate
 from providers.config import PROVIDERS
+from safety.detection.matches import Match
 from safety.detection.personal_data import DataKind
 
 Stage = Literal["before", "beside", "after"]
@@ -331,6 +332,10 @@ class SafetyCheck(SafetyModel):
         """Return the position of a level, from 1; 0 for a level it does not have."""
         return list(self.levels).index(level) + 1 if level in self.levels else 0
 
+    def level_of(self, match: Match) -> str:
+        """Return the level of what a rule has found."""
+        return match.level or self.highest
+
     def action(self, level: str) -> ActionConfig:
         return self.actions.get(level, NOTE)
 
@@ -338,6 +343,10 @@ class SafetyCheck(SafetyModel):
     def can_end_reply(self) -> bool:
         may_refuse = self.on_failure == "refuse"
         return may_refuse or any(each.ends_reply for each in self.actions.values())
+
+    @property
+    def can_refuse(self) -> bool:
+        return self.refuses or self.on_failure == "refuse"
 
     @property
     def refuses(self) -> bool:

@@ -17,14 +17,20 @@ class CheckedMessages:
     conversation: Sequence[Message]
     context: int
     """How many of them, at the beginning, are only context."""
-    request: Sequence[Message] = ()
-    """All messages of the request, for the checks with `messages: all`."""
+    stored: int = 0
+    """How many of them, at the beginning, the server keeps."""
+    instructions: Sequence[Message] = ()
+    """The system messages of the client."""
 
     def of(self, check: SafetyCheck) -> tuple[Sequence[Message], int]:
         """Return the messages for a check, and how many of them are context."""
-        if check.messages == "all":
-            return self.request, 0
-        return self.conversation, self.context
+        if check.messages == "new":
+            return self.conversation, self.context
+        stored, sent = (
+            self.conversation[: self.stored],
+            self.conversation[self.stored :],
+        )
+        return [*stored, *self.instructions, *sent], self.stored
 
 
 def first_new(messages: Sequence[Message]) -> int:
@@ -55,12 +61,15 @@ def mask(
     for position, message in enumerate(messages):
         is_new = position >= first and message.role != "system"
         is_reply = message.role == "assistant" and not is_new
-        counted = [each for each in checks if is_new or each.messages == "all"]
-        masking = [each for each in checks if each.masks and not is_reply]
-        used = [each for each in checks if each in counted or each in masking]
+        counted = {each.name for each in checks if is_new or each.messages == "all"}
+        used = [
+            each
+            for each in checks
+            if each.name in counted or (each.masks and not is_reply)
+        ]
         changed, found = _mask_message(message, used)
         masked.append(message if is_reply else changed)
-        findings += (each for each in found if each.check in counted)
+        findings += (each for each in found if each.check.name in counted)
     return masked, findings
 
 
@@ -98,23 +107,30 @@ def _is_text(part: dict[str, object]) -> bool:
     return part.get("type") == "text"
 
 
-def mask_refused(
-    messages: Sequence[Message], checks: Sequence[SafetyCheck]
+def mask_earlier(
+    messages: Sequence[Message], checks: Sequence[SafetyCheck], first: int
 ) -> list[Message]:
-    """Return a client's conversation without the earlier messages that a rule refuses.
+    """Return a prompt whose earlier messages of the user pass the rules of checks.
 
-    They were refused when they were new, or the client has invented them.
+    What a rule refuses was refused when it was new, unless its client has invented it
+    or added it to a conversation. `first` is the position of the first new message.
     """
-    first = first_new(messages)
-    earlier = (_mask_if_refused(message, checks) for message in messages[:first])
+    masking = [check for check in checks if check.masks]
+    earlier = (
+        _mask_if_refused(_mask_message(message, masking)[0], checks)
+        if message.role in ("user", "tool")
+        else message
+        for message in messages[:first]
+    )
     return [*earlier, *messages[first:]]
 
 
 def _mask_if_refused(message: Message, checks: Iterable[SafetyCheck]) -> Message:
-    if message.role not in ("user", "tool") or not message.text:
-        return message
-    for check in checks:
-        for match in rules.find_matches(check, message.text):
-            if check.action(match.level or check.highest).refuse is not None:
-                return replace(message, content=f"[{check.name}]")
+    text = message.text
+    for check in checks if text else ():
+        if check.refuses and any(
+            check.action(check.level_of(match)).refuse is not None
+            for match in rules.find_matches(check, text)
+        ):
+            return replace(message, content=f"[{check.name}]")
     return message

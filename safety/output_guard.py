@@ -40,7 +40,7 @@ class OutputGuard:
         self._safety = safety
         self._messages = messages
         self._stream = stream
-        self._beside = [each for each in safety.checks if each.when == "beside"]
+        self._beside = safety.checks_beside
         self._windowed = safety.checks_at("after", is_windowed=True)
         self._whole = safety.checks_at("after", is_windowed=False)
         self._window = TextWindow(
@@ -102,10 +102,11 @@ class OutputGuard:
 
     async def _filter(self, event: Event) -> list[Event]:
         """Return the events that pass now."""
-        match event:
-            case TextDelta() | RefusalDelta() | ReasoningDelta():
-                self._length += len(event.text)
-        chars = 0 if self._stream else self._length
+        chars = 0
+        if isinstance(event, TextDelta | RefusalDelta | ReasoningDelta):
+            chars = len(event.text)
+        if not self._stream:
+            chars = self._length = self._length + chars
         return await check_runner.run_rule(partial(self._filter_inline, event), chars)
 
     def _filter_inline(self, event: Event) -> list[Event]:

@@ -30,6 +30,8 @@ class TextWindow:
         self._held: list[str] = []
         self._length = 0
         self._found: list[Finding] = []
+        self._noted: set[tuple[str, str, str]] = set()
+        """The check, level and label of what was found."""
 
     def add(self, text: str) -> str:
         """Return what passes now."""
@@ -60,7 +62,7 @@ class TextWindow:
         matches = self._matches(self._passed + held)
         for check, match in matches:
             start, end = match.start - before, match.end - before
-            level = match.level or check.highest
+            level = check.level_of(match)
             action = check.action(level)
             if end <= 0 or (match.start == 0 and before == self._context):
                 continue  # It has passed, or begins where the context was cut.
@@ -93,6 +95,10 @@ class TextWindow:
     def _note(
         self, check: SafetyCheck, level: str, match: Match, matches: Iterable[_Match]
     ) -> None:
+        key = check.name, level, match.label
+        if key in self._noted:
+            return
+        self._noted.add(key)
         excerpt = ""
         if check.by.regex is not None and not check.action(level).mask:
             text = self._passed + "".join(self._held)
@@ -108,7 +114,7 @@ def _excerpt(text: str, match: Match, matches: Iterable[_Match]) -> str:
     pieces: list[str] = []
     for check, other in matches:
         is_within = other.end > position and other.start < last
-        if is_within and check.action(other.level or check.highest).mask:
+        if is_within and check.action(check.level_of(other)).mask:
             pieces += text[position : max(other.start, position)], f"[{other.label}]"
             position = other.end
     return "".join([*pieces, text[position:last]])

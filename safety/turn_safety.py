@@ -1,5 +1,6 @@
 """The safety checks of one turn, and what they have found so far."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -43,6 +44,12 @@ class TurnSafety:
     record: list[Call] = field(default_factory=list)
     """The calls of the turn; those of control models are added to it."""
     findings: list[Finding] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
+    """The checks of whole texts that have ended."""
+    running: list[asyncio.Task[None]] = field(default_factory=list)
+    """The checks that may outlast the turn."""
+    is_stored_withheld: bool = False
+    """Whether the turn was stored before all checks of its input had ended."""
     session: dict[str, str] = field(default_factory=dict)
     """The highest level of each check in the thread's session."""
     _stored: int = 0
@@ -99,22 +106,37 @@ class TurnSafety:
         return [action.instruct for action in actions if action.instruct]
 
     @property
-    def is_input_refused(self) -> bool:
-        """Whether the user's message was refused, or could not be checked."""
-        decision = self.decision
-        return (
-            decision is not None
-            and decision.check.when != "after"
-            and decision.action.refuse is not None
-        )
+    def checks_beside(self) -> list[SafetyCheck]:
+        return [check for check in self.checks if check.when == "beside"]
 
     @property
-    def refusing_rules(self) -> list[SafetyCheck]:
-        """The checks before the reply that refuse messages and need no provider."""
+    def is_input_refused(self) -> bool:
+        """Whether a check refuses the user's message, or still may."""
+        return self.is_input_pending or any(
+            found.check.when != "after" and found.action.refuse is not None
+            for found in self.findings
+        )
+
+    def decide_withholding(self) -> bool:
+        """Return whether the turn is withheld when it is stored: now."""
+        self.is_stored_withheld = self.is_input_pending
+        return self.is_input_refused
+
+    @property
+    def is_input_pending(self) -> bool:
+        """Whether a check that can refuse the user's message has not ended."""
+        whole = [*self.checks_at("before", is_windowed=False), *self.checks_beside]
+        return any(each.can_refuse and each.name not in self.ended for each in whole)
+
+    @property
+    def earlier_rules(self) -> list[SafetyCheck]:
+        """The checks before the reply that apply to earlier messages, too."""
         return [
             check
             for check in self.checks
-            if check.when == "before" and check.refuses and not check.by.is_remote
+            if check.when == "before"
+            and not check.by.is_remote
+            and (check.refuses or check.masks)
         ]
 
     def mask_input(self, messages: Sequence[Message]) -> Sequence[Message]:

@@ -72,6 +72,8 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
         raise
     finally:
         turn_record.unregister_live(turn)
+        if turn.safety is not None:
+            safety_checks.finish_later(turn, turn.safety)
 
 
 def answer(turn: Turn) -> AsyncGenerator[Event]:

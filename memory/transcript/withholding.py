@@ -17,7 +17,7 @@ from django.db.models import F
 from django.db.models.functions import Least
 
 from core import token_estimates
-from core.ids import UserId
+from core.ids import TurnId, UserId
 from memory.models import (
     Fact,
     FactMessage,
@@ -116,6 +116,18 @@ class TouchedFacts:
 
 
 NO_FACTS = TouchedFacts()
+
+
+def release_turn(user_id: UserId, thread: str, turn_id: TurnId) -> None:
+    """Let models read a turn's messages again: it was withheld for a while."""
+    with transaction.atomic():
+        Thread.objects.lock_of_user(user_id)
+        found = Thread.objects.filter(user_id=user_id, name=thread)
+        for thread_id, length in found.values_list("pk", "length"):
+            rows = StoredMessage.objects.of_thread(thread_id)
+            rows = rows.since(length - MAX_EXCHANGE_ROWS).filter(turn_id=turn_id)
+            if rows.update(is_withheld=False):
+                found.update(revision=F("revision") + 1)
 
 
 def _withhold_rows(

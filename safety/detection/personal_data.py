@@ -20,12 +20,16 @@ LETTER = r"A-Za-z\x{80}-\x{10ffff}"
 """RE2 needs a hundred times the memory for the letters of all scripts."""
 DOMAIN = rf"(?:[{LETTER}0-9\-]{{1,63}}\.){{1,8}}[{LETTER}]{{2,24}}"
 EMAIL = rf"[{LETTER}0-9._%+\-]{{1,64}}@{DOMAIN}"
-IBAN = r"[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]){11,40}"
-CARD = r"[2-6]\d{3}(?:[ \-]?\d){9,15}"
+SPACE = r"[ \x{a0}\x{202f}]"
+IBAN = rf"[A-Za-z]{{2}}\d{{2}}(?:{SPACE}?[A-Za-z0-9]){{11,40}}"
+CARD = rf"[2-6]\d{{3}}(?:(?:{SPACE}{{0,2}}|-)\d){{9,15}}"
 PHONE = r"(?:\+|\(|\d)[\d ()./\-]{5,24}\d"
 IPV4 = r"\d{1,3}(?:\.\d{1,3}){3,7}"
-IPV6 = r"[0-9A-Fa-f:]{6,39}"
+IPV6 = r"[0-9A-Fa-f:]{2,30}:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f:]{6,39}"
 
+MIN_CARD_DIGITS = 13
+MAX_DATA_CHARS = 64
+"""Characters after a match that a later beginning of it may need."""
 MAX_STARTS = 4
 """Words of an invalid match that are tried as the beginning of a valid one."""
 _IBANS = """
@@ -46,7 +50,7 @@ def _email(text: str) -> int:
 def _iban(text: str) -> int:
     length = IBAN_LENGTHS.get(text[:2].upper(), 0)
     end = _end_of(text, length, str.isalnum)
-    number = text[:end].replace(" ", "").upper()
+    number = "".join(c for c in text[:end] if c.isalnum()).upper()
     if not length or len(number) != length:
         return 0
     digits = "".join(str(int(c, 36)) for c in number[4:] + number[:4])
@@ -54,18 +58,36 @@ def _iban(text: str) -> int:
 
 
 def _card(text: str) -> int:
+    """Return the end of the longest card number: its date or code may follow."""
+    ends = [n + 1 for n, c in enumerate(text) if c.isdigit()]
+    for count in range(len(ends), MIN_CARD_DIGITS - 1, -1):
+        end = ends[count - 1]
+        if not text[end : end + 1].isdigit() and _is_card(text[:end]):
+            return end
+    return 0
+
+
+def _is_card(text: str) -> bool:
     digits = [int(c) for c in text if c.isdigit()]
     doubled = [2 * d - 9 * (d > 4) for d in digits[-2::-2]]
     is_valid = (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0  # Luhn
-    return len(text) if is_valid and len(set(digits)) > 1 else 0
+    return is_valid and len(set(digits)) > 1
 
 
 def _phone(text: str) -> int:
+    """Return the end of a number: the longest of the first words that are one."""
+    ends = [n for n, c in enumerate(text) if c == " "]
+    for end in [len(text), *reversed(ends)]:
+        if _is_phone(text[:end]):
+            return end
+    return 0
+
+
+def _is_phone(text: str) -> bool:
     digits = sum(c.isdigit() for c in text)
     if not 7 <= digits <= 15 or DATE.match(text) or text.startswith("0."):
-        return 0
-    is_dialled = text.startswith(("+", "0", "(0")) or NATIONAL.fullmatch(text)
-    return len(text) if is_dialled else 0
+        return False
+    return text.startswith(("+", "0", "(0")) or bool(NATIONAL.fullmatch(text))
 
 
 def _ip(text: str) -> int:
@@ -103,7 +125,7 @@ KINDS: dict[DataKind, tuple[re2._Regexp, Callable[[str], int]]] = {
     "email": (_compile(EMAIL), _email),
     "iban": (_compile(IBAN), _iban),
     "card": (_compile(CARD), _card),
-    "ip": (_compile(f"{IPV4}|{IPV6}"), _ip),
+    "ip": (_compile(f"{IPV6}|{IPV4}"), _ip),
     "phone": (_compile(PHONE), _phone),
 }
 """The pattern of each kind, and what returns how much of a match it is; 0: nothing."""
@@ -130,15 +152,30 @@ def _spans(
     `2024 4111 1111 1111 1111`. Its next words are tried as the beginning.
     """
     for found in pattern.finditer(text):
-        start, end = found.span()
-        words = _word_starts(found.group())
-        for word in islice(words, 1 if measure is _ip else MAX_STARTS):
-            first = start + word
-            again = found if first == start else pattern.match(text[first : end + 64])
-            length = measure(again.group()) if again else 0
-            if length and _is_apart(text, first, first + length):
-                yield first, first + length
+        position, end = found.span()
+        while position < end:
+            span = _first_valid(text, position, end, pattern, measure)
+            if span is None:
                 break
+            yield span
+            position = span[1]
+
+
+def _first_valid(
+    text: str,
+    start: int,
+    end: int,
+    pattern: re2._Regexp,
+    measure: Callable[[str], int],
+) -> tuple[int, int] | None:
+    words = _word_starts(text[start:end])
+    for word in islice(words, 1 if measure is _ip else MAX_STARTS):
+        first = start + word
+        found = pattern.match(text[first : end + MAX_DATA_CHARS])
+        length = measure(found.group()) if found else 0
+        if length and _is_apart(text, first, first + length):
+            return first, first + length
+    return None
 
 
 def _word_starts(text: str) -> Iterator[int]:

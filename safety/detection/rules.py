@@ -40,8 +40,9 @@ def _find_injections(text: str) -> Iterator[Match]:
     for start in range(0, len(text), size - OVERLAP):
         found = injection_filter.find_override(text[start : start + size])
         if found:
-            end = min(start + size, len(text))
-            yield Match(start, end, found.strip()[:80])
+            # Disguised ones are not found again.
+            place = max(text.find(found, start, start + size), start)
+            yield Match(place, min(start + size, len(text)), found.strip()[:80])
 
 
 def _find_mismatches(check: SafetyCheck, text: str) -> Iterator[Match]:

@@ -7,3 +7,5 @@ class Verdict(NamedTuple):
     level: str
     """"" if nothing was found."""
     reason: str
+    start: int = 0
+    """The position in the text, if a rule has found it."""

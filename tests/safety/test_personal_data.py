@@ -25,6 +25,10 @@ def found(text: str) -> list[tuple[str, str]]:
         ("card", "378282246310005"),
         ("ip", "192.168.0.1"),
         ("ip", "2001:db8::ff00:42:8329"),
+        ("ip", "::ffff:192.168.0.1"),
+        ("card", "4111\u00a01111\u00a01111\u00a01111"),
+        ("card", "4111  1111  1111  1111"),
+        ("iban", "DE89\u00a03704\u00a00044\u00a00532\u00a00130\u00a000"),
     ],
 )
 def test_personal_data_is_found(kind, data):
@@ -53,3 +57,19 @@ def test_lookalikes_are_not_found(text):
 
 def test_data_after_other_digits_is_found():
     assert found("In 2024 4111 1111 1111 1111.") == [("card", "4111 1111 1111 1111")]
+
+
+CARD = "4111 1111 1111 1111"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{CARD} 12/27", [("card", CARD)]),
+        (f"{CARD} 123", [("card", CARD)]),
+        (f"{CARD.replace(' ', '-')} 2027", [("card", CARD.replace(" ", "-"))]),
+        (f"{CARD} {CARD}", [("card", CARD)] * 2),
+    ],
+)
+def test_data_before_other_digits_is_found(text, expected):
+    assert found(text) == expected

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safety import text_window
 from safety.config import SafetyCheck
 from safety.text_window import TextWindow
 
@@ -103,3 +104,15 @@ def test_end_is_that_of_the_text(end):
     for position in range(60):
         assert not found_in(check, f"{' ' * position}killer {'-' * 200}"), position
         assert found_in(check, f"{' ' * position}kill"), position
+
+
+def test_repeated_findings_cost_little(monkeypatch):
+    """Each level is noted once, so that the cost is linear."""
+    made = []
+    excerpt = text_window._excerpt
+    monkeypatch.setattr(
+        text_window, "_excerpt", lambda *given: made.append(1) or excerpt(*given)
+    )
+    window = TextWindow([pattern("forbidden")], None)
+    window.check("forbidden " * 5_000)
+    assert (len(made), len(window.take_found())) == (1, 1)

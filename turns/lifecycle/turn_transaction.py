@@ -104,7 +104,7 @@ def store_turn(ended: EndedTurn, entries: Sequence[NewMessage]) -> None:
 def _touched_facts(ended: EndedTurn) -> TouchedFacts:
     turn = ended.turn
     facts = memory_tools.touched_facts(turn.record) if turn.tools else NO_FACTS
-    if turn.safety is not None and turn.safety.is_input_refused:
+    if turn.safety is not None and turn.safety.decide_withholding():
         return replace(facts, is_refused=True)
     return facts
 

@@ -11,6 +11,7 @@ from core.events import Event, TurnFinished
 from core.messages import Message
 from database import database_executor
 from database.errors import DatabaseDown
+from memory.transcript import withholding
 from safety import (
     background_checks,
     check_runner,
@@ -18,6 +19,7 @@ from safety import (
     input_messages,
     output_guard,
 )
+from safety.config import SafetyCheck
 from safety.input_messages import CheckedMessages
 from safety.output_guard import OutputGuard
 from safety.turn_safety import TurnSafety
@@ -25,6 +27,7 @@ from turns.lifecycle import turn_record
 from turns.preparation import prompt, turn_builder
 from turns.preparation.options import TurnOptions
 from turns.safety import session_levels
+from turns.tools import memory_tools
 from turns.turn import Turn
 
 logger = logging.getLogger(__name__)
@@ -40,17 +43,26 @@ async def check_input(turn: Turn, options: TurnOptions) -> Turn:
     if safety is None:
         return turn
     checks = safety.checks_at("before", is_windowed=False)
+    run = _start(turn, safety, checks)
     try:
-        await asyncio.gather(
-            _read_session(safety),
-            check_runner.run_checks(safety, checks, _checked_messages(turn)),
-        )
+        # The checks go on if the client leaves, so that they cannot be evaded.
+        await asyncio.gather(asyncio.shield(run), _read_session(safety))
     finally:
         await store_incidents(safety)
     if safety.decision is None and safety.hand_over is not None:
         turn = await _hand_over(turn, safety, safety.hand_over, options)
-    turn = await _mask_refused(turn, safety)
+    turn = await _mask_earlier(turn, safety)
     return _instruct(turn, safety.instructions)
+
+
+def _start(
+    turn: Turn, safety: TurnSafety, checks: Sequence[SafetyCheck]
+) -> asyncio.Task[None]:
+    """Run checks of the input as a task, which may outlast the turn."""
+    messages = _checked_messages(turn)
+    task = asyncio.create_task(check_runner.run_checks(safety, checks, messages))
+    safety.running.append(task)
+    return task
 
 
 async def _hand_over(
@@ -74,6 +86,8 @@ async def _hand_over(
         known = {check.name for check in safety.checks}
         own = [each for each in other.safety.checks if each.name not in known]
         safety.checks = [*safety.checks, *own]
+        # Those before the reply that are not patterns do not run any more.
+        safety.ended |= {check.name for check in own if check.when == "before"}
         for finding in other.safety.findings:
             if finding.check.name not in known:
                 safety.add(finding)
@@ -105,6 +119,9 @@ async def check_reply(
 ) -> AsyncGenerator[Event]:
     """Yield the events of a turn's reply, checked while they arrive."""
     if safety.decision is not None:
+        if safety.is_input_pending:
+            # Of what models may read in later turns.
+            _start(turn, safety, safety.checks_beside)
         for event in output_guard.ending(safety):
             yield event
         return
@@ -117,38 +134,59 @@ async def check_reply(
                     await store_incidents(safety)
                 yield event
     finally:
-        if running := guard.running_checks():
-            background_checks.run_later(_finish(safety, running))
+        safety.running += guard.running_checks()
         await store_incidents(safety)
 
 
-async def _finish(safety: TurnSafety, checks: Sequence[asyncio.Task[None]]) -> None:
-    await asyncio.wait(checks)
+def finish_later(turn: Turn, safety: TurnSafety) -> None:
+    """Wait in the background for the checks that outlast their turn.
+
+    Until they have ended, its messages are withheld if one of them can refuse.
+    """
+    running = [task for task in safety.running if not task.done()]
+    if running or safety.is_stored_withheld:
+        background_checks.run_later(_finish(turn, safety, running))
+
+
+async def _finish(
+    turn: Turn, safety: TurnSafety, checks: Sequence[asyncio.Task[None]]
+) -> None:
+    if checks:
+        await asyncio.wait(checks)
     await store_incidents(safety)
+    is_released = safety.is_stored_withheld and not safety.is_input_refused
+    if not is_released or memory_tools.touched_facts(turn.record).forgotten:
+        return
+    await database_executor.run(
+        withholding.release_turn,
+        turn.user_id,
+        safety.turn.thread,
+        safety.turn.turn_id,
+    )
 
 
 def _checked_messages(turn: Turn) -> CheckedMessages:
     messages = prompt.conversation(turn.prompt)
-    if turn.history_mode == "server":
-        context = max(len(messages) - len(turn.new), 0)
-    else:
-        context = input_messages.first_new(messages)
-    return CheckedMessages(messages, context, turn.request.messages)
+    context = stored = max(len(messages) - len(turn.new), 0)
+    if turn.history_mode != "server":
+        context, stored = input_messages.first_new(messages), 0
+    sent = turn.request.messages
+    instructions = [message for message in sent if message.role == "system"]
+    return CheckedMessages(messages, context, stored, instructions)
 
 
-async def _mask_refused(turn: Turn, safety: TurnSafety) -> Turn:
-    """Return the turn without earlier messages that a rule refuses.
-
-    Those that the server keeps were withheld when they were refused.
-    """
-    checks = safety.refusing_rules
-    if not checks or turn.history_mode == "server" or safety.decision is not None:
+async def _mask_earlier(turn: Turn, safety: TurnSafety) -> Turn:
+    """Return the turn with a prompt whose earlier messages pass the rules, too."""
+    checks = safety.earlier_rules
+    if not checks or safety.decision is not None:
         return turn
-
+    first = max(len(turn.prompt) - len(turn.new), 0)
+    if turn.history_mode != "server":
+        first = input_messages.first_new(turn.prompt)
     chars = sum(len(message.text) for message in turn.prompt)
 
     async def masked(messages: Sequence[Message]) -> Sequence[Message]:
-        rule = partial(input_messages.mask_refused, messages, checks)
+        rule = partial(input_messages.mask_earlier, messages, checks, first)
         return await check_runner.run_rule(rule, chars)
 
     told = shown = await masked(turn.prompt)
