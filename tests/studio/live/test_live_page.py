@@ -5,6 +5,7 @@ import contextlib
 import json
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 
 import httpx2
 import pytest
@@ -13,9 +14,11 @@ from django.test.utils import CaptureQueriesContext
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from access.users.identity import derive_user_id
 from coulisse_site.asgi import application
 from studio.live import broadcaster, recent_activity, websocket
 from studio.live import views as face
+from tasks.models import Task
 from telemetry.live_turns import live_publisher, running_turn_serializer
 from telemetry.live_turns.active_turns import ACTIVE_TURNS, ActiveTurns
 from tests.conftest import CONFIG, serve
@@ -320,10 +323,34 @@ def test_polling_client_sees_running_turns(server, http, client, fake, user):
     call.join(60)
 
 
-def test_latest_turns_take_a_fixed_number_of_queries(client, user):
+@pytest.fixture
+def tasks_of_user(user):
+    """A waiting and an ended task, so that the queue is never empty."""
+    century = timedelta(days=36_500)
+    now = datetime.now(UTC)
+    user_id = derive_user_id(user)
+    for state, ended_at in (("queued", None), ("done", now + century)):
+        Task.objects.create(
+            kind="agent",
+            user_id=user_id,
+            agent="assistant",
+            state=state,
+            due_at=now + century,
+            created_at=now,
+            finished_at=ended_at,
+        )
+    yield
+    Task.objects.filter(user_id=user_id).delete()
+
+
+def test_latest_turns_take_a_fixed_number_of_queries(
+    server, tasks_of_user, client, user
+):
     def count():
         with CaptureQueriesContext(connection) as queries:
-            recent_activity.load_latest()
+            latest = recent_activity.load_latest()
+        assert latest["tasks"]["open"]
+        assert latest["tasks"]["ended"]
         return len(queries)
 
     ask(client, user)

@@ -130,14 +130,26 @@ def test_turns_are_judged_again(script, server, configure):
     tasks.delete()
 
 
+PAGE_END = '"telemetry_turn"."id" DESC LIMIT'
+
+
+def remove_statistics(cursor) -> None:
+    """Remove what other tests left for the planner, on which its choice depends."""
+    cursor.execute("ANALYZE sqlite_schema")  # Or there may be no table of them.
+    cursor.execute("DELETE FROM sqlite_stat1")
+    cursor.execute("ANALYZE sqlite_schema")  # Reload: none.
+
+
 def plan_of(**query: str) -> str:
     """Return SQLite's query plan of the page that a query selects."""
     request = RequestFactory().get("/admin/turns", query)
     request.user = accounts.get_or_create_user("olga")
     with CaptureQueriesContext(connection) as queries:
         admin.site._registry[Turn].get_changelist_instance(request)
-    (page,) = (each["sql"] for each in queries if "telemetry_turn" in each["sql"])
+    # Its filters may read turns, too.
+    (page,) = (each["sql"] for each in queries if PAGE_END in each["sql"])
     with connection.cursor() as cursor:
+        remove_statistics(cursor)
         cursor.execute("EXPLAIN QUERY PLAN " + page)
         return "\n".join(row[-1] for row in cursor.fetchall())
 
@@ -163,7 +175,7 @@ AFTER = f"{NOON.isoformat()}~{uuid.UUID(int=1)}"
     ],
     ids=str,
 )
-def test_page_uses_an_index_without_sorting(database, query, index):
+def test_page_uses_an_index_without_sorting(server, query, index):
     if "token" in query:
         api_tokens.create_token("sample", "sample", by=ADA)
     plan = plan_of(**query)
