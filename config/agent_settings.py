@@ -23,7 +23,7 @@ class MemoryOverrides(Protocol):
 
 
 class AgentSettings(Protocol):
-    """An agent's model and memory settings."""
+    """An agent's model and memory settings, and whether it has memory tools."""
 
     @property
     def provider(self) -> str: ...
@@ -33,6 +33,9 @@ class AgentSettings(Protocol):
 
     @property
     def memory(self) -> MemoryOverrides | None: ...
+
+    @property
+    def memory_tools(self) -> bool: ...
 
 
 AGENT_SETTINGS: SectionView[Mapping[str, AgentSettings]] = SectionView(

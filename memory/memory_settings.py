@@ -92,11 +92,14 @@ def resolve_for_agent(config: Config, name: str) -> ResolvedMemory:
 
 
 def has_narrow_scopes(config: Config) -> bool:
-    """Return whether an agent has a narrower scope than the user."""
+    """Return whether an agent remembers in a narrower scope than the user."""
     global _narrow
     if _narrow[0] is not config:
-        agents = config.get(AGENT_SETTINGS)
-        scopes = {resolve_for_agent(config, name).settings.scope for name in agents}
+        scopes = set()
+        for name, agent in config.get(AGENT_SETTINGS).items():
+            settings, user_memory = resolve_for_agent(config, name)
+            if user_memory is not None or agent.memory_tools:
+                scopes.add(settings.scope)
         _narrow = config, bool(scopes - {"user"})
     return _narrow[1]
 

@@ -202,3 +202,18 @@ def test_memory_settings_are_cached_per_configuration(load):
     config = load("{user_state: true}")
     assert agent_memory_of(config) is agent_memory_of(config)
     assert agent_memory_of(load("{user_state: true}")) is not agent_memory_of(config)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("", False),
+        ("memory: false", False),
+        ("memory: false, memory_tools: true", True),
+        ("memory: {scope: agent}", True),
+        ("memory: {scope: thread}", True),
+    ],
+)
+def test_only_agents_that_remember_have_narrow_scopes(load, settings, expected):
+    config = load("{user_state: true}", more=f", {settings}" if settings else "")
+    assert memory_settings.has_narrow_scopes(config) is expected
