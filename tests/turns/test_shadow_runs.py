@@ -334,6 +334,21 @@ def test_only_readonly_tools_are_called(worker, configure, client, fake, user):
     assert {"buy", "price", "save_memory", "search_memory"} <= offered
 
 
+@pytest.mark.parametrize(
+    ("history", "has_tools"), [("client", False), ("server", True)]
+)
+def test_memory_tools_are_offered_if_the_thread_is_known(
+    worker, configure, client, fake, user, history, has_tools
+):
+    text = config_text()
+    configure(text.replace("user_state: false", "user_state: false, scope: thread"))
+    ask(client, user, "First?", agent="trial", metadata={"history": history})
+    assert wait_for_shadow_run(worker, user).state == "done"
+    tools = fake.bodies[1].get("tools", [])
+    offered = {tool["function"]["name"] for tool in tools}
+    assert ("save_memory" in offered) is has_tools
+
+
 def test_oversized_prompt_is_not_copied(worker, client, user, monkeypatch):
     monkeypatch.setattr("turns.shadow_runs.shadow_queue.MAX_PAYLOAD_SIZE", 10)
     ask(client, user, "A question of some length?", agent="trial")
@@ -348,5 +363,6 @@ def test_turn_snapshot_round_trips():
         parameters={"temperature": 0.0},
         tools=[{"type": "function"}],
         response_format={"type": "json_object"},
+        is_thread_known=False,
     )
     assert turn_snapshot.TurnSnapshot.from_json(snapshot.to_json()) == snapshot

@@ -96,6 +96,14 @@ def with_own_thread(
     return replace(options, thread=thread)
 
 
+def is_thread_known(options: TurnOptions, history_mode: HistoryMode) -> bool:
+    """Return whether the thread is known before the turn is stored.
+
+    That of a conversation that the client sends, without naming it, is found then.
+    """
+    return history_mode != "client" or bool(options.thread)
+
+
 def for_agent(config: Config, agent: str, options: TurnOptions) -> TurnOptions:
     """Return the options with the thread that the agent means by its name."""
     found = config.get(AGENTS).get(agent)

@@ -73,8 +73,7 @@ async def prepare(request: TurnRequest) -> Turn:
     state = None
     if agent.state and history_mode != "none":
         state = TurnState(agent.state)
-    is_thread_known = history_mode != "client" or bool(request.options.thread)
-    tools = await _tools(config, request, agent, state, is_thread_known=is_thread_known)
+    tools = await _tools(config, request, agent, state, history_mode)
     tool_set = loop.build_tool_set(request.tools, tools, request.parameters)
     count_tokens = _prompt_counter(config, request, agent, tool_set)
     draft = PromptDraft.of(request, agent, history_mode, count_tokens)
@@ -200,8 +199,7 @@ async def _tools(
     request: TurnRequest,
     agent: AgentConfig,
     state: TurnState | None,
-    *,
-    is_thread_known: bool,
+    history_mode: HistoryMode,
 ) -> list[Tool]:
     """Return the agent's tools; raises `Invalid` for a name the client also uses."""
     box = Toolbox(
@@ -210,7 +208,7 @@ async def _tools(
         request.options,
         request=request,
         state=state,
-        is_thread_known=is_thread_known,
+        is_thread_known=options.is_thread_known(request.options, history_mode),
     )
     tools = await box.open(agent)
     toolbox.check_names(agent, tools, request.tools)
@@ -240,11 +238,8 @@ async def _query(
     """Return what to read for the turn, within the tokens that the draft leaves."""
     given = request.options
     recall, diagnostics = None, Diagnostics()
-    # The thread of a conversation that the client sends is found when it is stored.
-    is_scope_unknown = (
-        memory.settings.scope == "thread"
-        and draft.history_mode == "client"
-        and not given.thread
+    is_scope_unknown = memory.settings.scope == "thread" and (
+        not options.is_thread_known(given, draft.history_mode)
     )
     if memory.user_memory is not None and not is_scope_unknown:
         text = query_embedding.last_user_text(request.messages)

@@ -78,7 +78,12 @@ async def _prepare(task: ClaimedTask, config: Config, agent: AgentConfig) -> Tur
         agent.preamble, request.instructions, request.messages
     )
     box = Toolbox(
-        config, task.user_id, request.options, request=request, is_shadow_run=True
+        config,
+        task.user_id,
+        request.options,
+        request=request,
+        is_thread_known=snapshot.is_thread_known,
+        is_shadow_run=True,
     )
     messages = [*system, *prompt.conversation(request.messages)]
     settings, _ = memory_settings.resolve_for_agent(config, agent.name)

@@ -8,7 +8,7 @@ from core.ids import TurnId
 from core.messages import Message
 from memory.transcript import message_rows
 from tasks.queue.claimed_task import ClaimedTask
-from turns.preparation import prompt
+from turns.preparation import options, prompt
 from turns.preparation.options import TurnOptions
 from turns.turn import Turn, TurnRequest
 
@@ -27,6 +27,7 @@ class TurnSnapshot:
     tools: Sequence[dict[str, Any]] = ()
     response_format: Mapping[str, Any] | None = None
     generation: int = 0
+    is_thread_known: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return the task payload."""
@@ -38,6 +39,7 @@ class TurnSnapshot:
             "tools": list(self.tools),
             "response_format": self.response_format,
             "generation": self.generation,
+            "is_thread_known": self.is_thread_known,
         }
 
     @classmethod
@@ -87,4 +89,5 @@ def take_snapshot(turn: Turn) -> TurnSnapshot:
         tools=request.tools,
         response_format=request.response_format,
         generation=request.generation,
+        is_thread_known=options.is_thread_known(request.options, turn.history_mode),
     )
