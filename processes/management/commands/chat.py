@@ -1,6 +1,7 @@
 """`manage.py chat`: talks to an agent of the running server."""
 
 import os
+import signal
 import sys
 from argparse import ArgumentTypeError
 from contextlib import closing
@@ -70,6 +71,8 @@ class Command(ConfigCommand):
 
     def _answer_user(self, session: ChatSession) -> None:
         """Answer what is typed; errors and Ctrl-C end a reply, not the chat."""
+        # Programs that scripts start in the background ignore Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         for line in line_input.read_typed_lines(COMMANDS):
             try:
                 session.handle(line)
