@@ -37,6 +37,7 @@ def test_user_lists_and_ends_connections(
     assert again == {**ended, "deleted": False}
     user_id = identity.derive_user_id(memory_client.user)
     entries = AuditEntry.objects.filter(actor__contains=user_id).of_action("mcp")
+    entries = entries.order_by("pk")
     assert [entry.action for entry in entries] == ["mcp.connect", "mcp.disconnect"]
     assert {entry.target for entry in entries} == {"mcp server notes"}
     assert {entry.origin for entry in entries} == {"127.0.0.1"}
