@@ -19,7 +19,8 @@ from core.trace import Attempt, Call, ModelCall, TracedToolCall
 from demo.dialogues import CallStep, ScriptedExchange
 from memory.transcript.message_rows import NewMessage
 from providers.pricing import call_costs
-from safety.config import NO_LEVEL, SAFETY, ControlModelConfig, SafetyCheck
+from safety.config import NO_LEVEL, SAFETY, SafetyCheck
+from safety.detection.config import ControlModelConfig
 from safety.finding import Finding
 from telemetry.types import Outcome
 

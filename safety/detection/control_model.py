@@ -17,7 +17,8 @@ from core.trace import ModelCall
 from providers import json_answers
 from providers.config import PROVIDERS
 from providers.json_answers import AnsweringModel
-from safety.config import NO_LEVEL, ControlModelConfig, SafetyCheck
+from safety.config import NO_LEVEL, SafetyCheck
+from safety.detection.config import ControlModelConfig
 from safety.detection.verdict import Verdict
 from safety.errors import CheckFailed
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from config.sections import Config
 from providers import moderation
-from safety.config import ModerationConfig, SafetyCheck
+from safety.config import SafetyCheck
+from safety.detection.config import ModerationConfig
 from safety.detection.verdict import Verdict
 from safety.errors import CheckFailed
 

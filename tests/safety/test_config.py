@@ -6,7 +6,8 @@ from pydantic import ValidationError
 from config.errors import ConfigInvalid
 from config.validation import validator
 from config.validation.validator import ShapeError
-from safety.config import SAFETY, SafetyCheck, compile_pattern
+from safety.config import SAFETY, SafetyCheck
+from safety.detection.config import compile_pattern
 from tests.safety.safe_server import check, control_check, safety_yaml
 
 MODEL = {"provider": "openai", "model": "m", "instructions": "x"}
