@@ -177,7 +177,8 @@ def test_errors_name_fields_of_the_request(server, http, user, field, value):
 def test_lifetime_is_bounded(server, http, user):
     for seconds in (9, 7201):
         lifetime = {"expires_after": {"anchor": "created_at", "seconds": seconds}}
-        error(request_key(http, user, **lifetime), 400)
+        refused = error(request_key(http, user, **lifetime), 400)
+        assert refused["param"] == "expires_after.seconds"
 
 
 def test_agent_without_a_realtime_model_is_named(server, http, fake, user):
