@@ -20,6 +20,7 @@ OWN_COMMANDS = {
     "export-user",
     "extraction",
     "hash-password",
+    "import",
     "init",
     "judge",
     "migrate",

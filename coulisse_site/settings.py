@@ -109,6 +109,7 @@ INSTALLED_APPS = [
     "smoke",
     "processes",
     "demo",
+    "imports",
     "studio",
     # Must precede the admin, whose templates it replaces.
     "unfold.apps.BasicAppConfig",

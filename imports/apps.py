@@ -1,0 +1,7 @@
+"""The Django app."""
+
+from django.apps import AppConfig
+
+
+class ImportsApp(AppConfig):
+    name = "imports"
