@@ -194,6 +194,8 @@ def set_current(config: Config | None) -> None:
     global _current, _file_error
     with _lock:
         _current, _file_error = config, None
+        for path in settings.COULISSE_CONFIG_LISTENERS if config is not None else ():
+            import_string(path)(config)
 
 
 class ConfigWatcher:

@@ -1,12 +1,12 @@
 """Read and check the environment variables of the deployment."""
 
-import logging
 from pathlib import Path
 from typing import Any
 
 import environ
 
 from coulisse_site import redis_urls
+from telemetry.log_output import log_levels
 
 env = environ.Env()
 
@@ -64,14 +64,13 @@ def read_count(name: str, *, default: int) -> int:
     return int(text)
 
 
-def read_log_level() -> str:
-    """Return `COULISSE_LOG_LEVEL`, a level of Python's logging."""
-    level: str = env.str("COULISSE_LOG_LEVEL", default="INFO").upper()
-    if level not in logging.getLevelNamesMapping():
-        raise SystemExit(
-            f"COULISSE_LOG_LEVEL must be DEBUG, INFO, WARNING or ERROR, not '{level}'"
-        )
-    return level
+def read_log_levels() -> tuple[str, dict[str, str]]:
+    """Return `COULISSE_LOG_LEVEL`: the level of all modules, and those of some."""
+    text: str = env.str("COULISSE_LOG_LEVEL", default="INFO")
+    try:
+        return log_levels.parse_variable(text)
+    except ValueError as exc:
+        raise SystemExit(str(exc)) from None
 
 
 def read_log_format() -> str:

@@ -60,6 +60,8 @@ COULISSE_CHECKS: list[str] = [
     "judges.checks.check_judges",
     "turns.checks.check_safety",
 ]
+# Called with each configuration that comes into force.
+COULISSE_CONFIG_LISTENERS = ["telemetry.log_output.log_switch.apply_levels"]
 COULISSE_TASK_KINDS = "coulisse_site.task_kinds.KINDS"
 # Records changes by commands in the audit log, for apps below it.
 COULISSE_COMMAND_AUDIT = "access.audit.audit_log.run_terminal_change"
@@ -347,7 +349,8 @@ CELERY_BEAT_SCHEDULE = {
     "tasks-recover": beat_entry(5, "tasks.tasks.recover"),
 }
 
-LOGGING = {
+COULISSE_LOG_LEVEL, COULISSE_LOG_LEVELS = environment.read_log_levels()
+LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     # Every handler must use one of these: they redact secrets.
@@ -380,12 +383,12 @@ LOGGING = {
         "mcp.client": {"level": "CRITICAL"},
         "django_celery_beat": {"level": "WARNING"},
         # At INFO it logs three lines per message.
-        "celery": {
-            "level": "INFO" if environment.read_log_level() == "DEBUG" else "WARNING"
-        },
+        "celery": {"level": "INFO" if COULISSE_LOG_LEVEL == "DEBUG" else "WARNING"},
     },
     "root": {
         "handlers": ["stderr"],
-        "level": environment.read_log_level(),
+        "level": COULISSE_LOG_LEVEL,
     },
 }
+for name, level in COULISSE_LOG_LEVELS.items():
+    LOGGING["loggers"].setdefault(name, {})["level"] = level

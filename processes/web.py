@@ -7,7 +7,6 @@ connections wait instead of being refused while this process restarts.
 import argparse
 import gc
 import logging
-import os
 import resource
 import socket
 from dataclasses import replace
@@ -54,7 +53,7 @@ def serve(
             heartbeat.beat()
 
     application = import_string(settings.ASGI_APPLICATION)
-    is_debug = os.environ.get("COULISSE_LOG_LEVEL", "").upper() == "DEBUG"
+    is_debug = settings.COULISSE_LOG_LEVEL == "DEBUG"
     config = uvicorn.Config(
         application,
         loop="uvloop",

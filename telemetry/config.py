@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from config.sections import Section
+from telemetry.log_output import log_levels
 
 
 def _refuse_unsupported(value: Any) -> None:
@@ -13,8 +14,18 @@ def _refuse_unsupported(value: Any) -> None:
         raise ValueError("is not available in this version of Coulisse; remove it")
 
 
+def _check_module(name: str) -> str:
+    if problem := log_levels.find_module_problem(name):
+        raise ValueError(problem)
+    return name
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
 class FmtConfig(BaseModel):
-    """The log on stderr. Its level is the environment's `COULISSE_LOG_LEVEL`."""
+    """The log on stderr."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -64,6 +75,17 @@ class TelemetryConfig(BaseModel):
     sqlite: SqliteConfig = Field(
         default=SqliteConfig(),
         description="The record of turns in the database, SQLite or PostgreSQL.",
+    )
+    levels: dict[
+        Annotated[str, AfterValidator(_check_module)],
+        Annotated[log_levels.Level, BeforeValidator(_lower)],
+    ] = Field(
+        default_factory=dict,
+        max_length=100,
+        description="Log levels of single modules, by their names in the log. Other "
+        "modules have the level of the environment's `COULISSE_LOG_LEVEL`, which also "
+        "wins for modules that both name.",
+        examples=[{"providers": "debug"}],
     )
     otlp: Annotated[Any, AfterValidator(_refuse_unsupported)] = Field(
         default=None,

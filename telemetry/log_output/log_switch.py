@@ -1,11 +1,13 @@
-"""Whether this process writes its log, by the current YAML."""
+"""What this process logs, by the current YAML."""
 
 import logging
 from functools import lru_cache
 
 from config import live
 from config.loading import last_valid_copy, loader
+from config.sections import Config
 from telemetry.config import TELEMETRY, TelemetryConfig
+from telemetry.log_output import log_levels
 
 
 def is_enabled(level: int) -> bool:
@@ -21,6 +23,11 @@ def is_enabled(level: int) -> bool:
     return level >= logging.CRITICAL or config.get(TELEMETRY).fmt.enabled
 
 
+def apply_levels(config: Config) -> None:
+    """Apply the levels of a configuration that comes into force."""
+    log_levels.apply(config.get(TELEMETRY).levels)
+
+
 def _last_valid_config() -> TelemetryConfig:
     content = last_valid_copy.read_copy()
     return TelemetryConfig() if content is None else _parse_config(content)
@@ -28,4 +35,6 @@ def _last_valid_config() -> TelemetryConfig:
 
 @lru_cache(maxsize=1)
 def _parse_config(content: bytes) -> TelemetryConfig:
-    return loader.parse_sections(content, (TELEMETRY,)).get(TELEMETRY)
+    config = loader.parse_sections(content, (TELEMETRY,))
+    apply_levels(config)
+    return config.get(TELEMETRY)

@@ -88,8 +88,8 @@ def test_fields_are_documented_with_defaults():
     expected = {
         f"`{name}`": f"`{format_default(value)}`" for name, value in fields().items()
     }
-    assert result == {**expected, "`otlp`": "none"}
-    assert BLOCKS.keys() | {"otlp"} == TelemetryConfig.model_fields.keys()
+    assert result == {**expected, "`levels`": "`{}`", "`otlp`": "none"}
+    assert BLOCKS.keys() | {"levels", "otlp"} == TelemetryConfig.model_fields.keys()
 
 
 def test_documented_block_equals_the_defaults(read):
