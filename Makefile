@@ -7,6 +7,7 @@ MANAGE := $(BIN)/python manage.py
 PARALLEL := -n logical --dist loadfile
 # The slow tests wait for processes and the browser a third of their time.
 PARALLEL_SLOW := -n $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 ))) --dist loadfile --no-loadscope-reorder
+PREFIX ?= $(HOME)/.local
 CONFIG ?= $(or $(COULISSE_CONFIG),coulisse.yaml)
 
 # Compiled modules are kept: to compile the tests again takes each worker 20 seconds.
@@ -15,7 +16,14 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## List every target
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-setup: $(VENV)/installed ## Make .venv and install what a server needs
+setup: $(BIN)/coulisse ## Make .venv with what a server needs and the command coulisse
+
+install: setup ## Link the command coulisse into PREFIX/bin, ~/.local/bin by default
+	@mkdir -p "$(PREFIX)/bin"
+	ln -sf "$(abspath $(BIN)/coulisse)" "$(PREFIX)/bin/coulisse"
+
+wheel: $(BIN)/python ## Build dist/coulisse-….whl, for pip and uvx
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 run: setup ## Serve coulisse.yaml in the foreground, writing a starter if there is none
 	@test -e "$(CONFIG)" || $(MANAGE) init -c "$(CONFIG)"
@@ -99,6 +107,11 @@ $(VENV)/installed: requirements.txt | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
+# The command runs the code of the clone, so that an edit needs no installation.
+$(BIN)/coulisse: pyproject.toml $(VENV)/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
 $(VENV)/dev-installed: requirements.txt requirements-dev.txt | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/installed
@@ -127,5 +140,5 @@ $(CLIENTS)/node-installed: tests/clients/package.json tests/clients/package-lock
 	@! command -v npm >/dev/null || npm ci --no-audit --no-fund --prefix $(CLIENTS)
 	@touch $@
 
-.PHONY: clients help setup run worker local-model test test-clients test-slow fuzz pictures lint bench bench-memory format schema clean dev \
+.PHONY: clients help setup install wheel run worker local-model test test-clients test-slow fuzz pictures lint bench bench-memory format schema clean dev \
 	lint-style lint-types lint-layers lint-migrations test-postgres test-fuzz

@@ -6,6 +6,7 @@ import os
 import sys
 
 from config.management import config_option
+from core.version import VERSION
 
 OWN_COMMANDS = {
     "admin",
@@ -13,6 +14,7 @@ OWN_COMMANDS = {
     "beat",
     "chat",
     "check",
+    "completion",
     "consolidate",
     "demo",
     "erase-user",
@@ -44,9 +46,21 @@ OWN_COMMANDS = {
     "triggers",
     "turn",
     "turns",
+    "update",
     "worker",
 }
 INTERRUPTED = 130
+
+
+def complete_words(argv: list[str]) -> list[str]:
+    """Return the command line with its command: without one, `start --foreground`.
+
+    Options alone are those of `start`, as in `coulisse -c team.yaml`.
+    """
+    program, *words = argv
+    if not words or (words[0].startswith("-") and words[0] not in ("-h", "--help")):
+        words = ["start", "--foreground", *words]
+    return [program, *words]
 
 
 def take_config_option(argv: list[str]) -> None:
@@ -72,6 +86,10 @@ def run() -> None:
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
+    if sys.argv[1:] in (["--version"], ["version"]):
+        sys.stdout.write(f"coulisse {VERSION}\n")
+        return
+    sys.argv = complete_words(sys.argv)
     take_config_option(sys.argv)
     try:
         run()

@@ -14,6 +14,7 @@ from ninja.parser import Parser
 
 from access.users.request_user import OPENAPI_PARAMETERS
 from core.errors import CoulisseError, Invalid
+from core.version import VERSION
 from files.api import router as files
 from gateway import errors, model_list
 from gateway.anthropic import api as messages
@@ -76,7 +77,7 @@ class Api(NinjaAPI):
 
 api = Api(
     title="Coulisse",
-    version="0.1.0",
+    version=VERSION,
     parser=JsonBodyParser(),
     auth=authentication.authenticate,
     docs_url=None,

@@ -1,6 +1,5 @@
 """The banner that `start` prints once the server is ready."""
 
-import tomllib
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -11,6 +10,7 @@ from access.authentication.config import AUTH
 from agents.config import AGENTS, AgentConfig
 from config.config import SERVER
 from config.sections import Config
+from core.version import VERSION
 from experiments.config import EXPERIMENTS
 from memory import checks, memory_settings
 from memory.config import MEMORY
@@ -27,7 +27,7 @@ def render(config: Config, run: RunRecord) -> str:
 
 
 def _lines(config: Config, run: RunRecord) -> Iterator[str]:
-    yield f"  coulisse {_version()}"
+    yield f"  coulisse {VERSION}"
     yield ""
     yield f"  Proxy   →  {run.url}/v1"
     yield f"  Admin   →  {run.url}/admin/"
@@ -129,11 +129,6 @@ def _is_open_to_others(config: Config) -> bool:
     providers = config.get(PROVIDERS)
     is_remote = any(provider.kind != LOCAL_KIND for provider in providers.values())
     return is_remote and not ip_address(config.get(SERVER).bind).is_loopback
-
-
-def _version() -> str:
-    project = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text())
-    return str(project["project"]["version"])
 
 
 def _database() -> str:

@@ -20,6 +20,8 @@ from core.text.sanitization import escape_invisible
 
 PROCESS_VARIABLE = "COULISSE_PROCESS"
 """The variable with the name of a child process."""
+PROGRAMS = ("coulisse", "manage.py")
+"""The names of the command."""
 INDENT = "    "
 
 
@@ -75,7 +77,7 @@ def process_name() -> str:
     if name := os.environ.get(PROCESS_VARIABLE):
         return name
     program, *arguments = sys.argv or [""]
-    if Path(program).name == "manage.py" and arguments:
+    if Path(program).name in PROGRAMS and arguments:
         return "supervisor" if arguments[0] == "start" else arguments[0]
     return Path(program).stem or "python"
 

@@ -1,5 +1,8 @@
 """The deployment files match the commands."""
 
+import tomllib
+from itertools import chain
+
 from django.conf import settings
 from django.core.management import get_commands
 from ruamel.yaml import YAML
@@ -21,3 +24,21 @@ def test_compose_runs_each_service_separately() -> None:
         assert "@postgres:" in services[name]["environment"]["DATABASE_URL"]
     for name in ("postgres", "redis"):
         assert "test" in services[name]["healthcheck"]
+
+
+def test_wheel_has_every_app_and_their_files() -> None:
+    with (settings.BASE_DIR / "pyproject.toml").open("rb") as file:
+        tool = tomllib.load(file)["tool"]
+    included = tool["hatch"]["build"]["targets"]["wheel"]["only-include"]
+    # The scripted provider is for tests.
+    apps = {*tool["importlinter"]["root_packages"]} - {"testing"}
+    others = {"manage.py", "requirements-local.txt", "static", "templates"}
+    assert included == sorted(apps | others)
+
+
+def test_image_copies_files_that_exist() -> None:
+    lines = (settings.BASE_DIR / "Dockerfile").read_text().splitlines()
+    copied = [line.split()[1:-1] for line in lines if line.startswith("COPY ")]
+    assert copied
+    for name in chain.from_iterable(copied):
+        assert (settings.BASE_DIR / name).exists(), name

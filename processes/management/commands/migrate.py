@@ -1,5 +1,6 @@
 """`manage.py migrate`: Django's command, which refuses databases it cannot upgrade."""
 
+from pathlib import Path
 from typing import Any
 
 from django.apps import apps
@@ -44,4 +45,4 @@ def _refuse_unknown_schema() -> None:
 
 
 def _is_own(path: str) -> bool:
-    return path.startswith(str(settings.BASE_DIR)) and "site-packages" not in path
+    return Path(path).parent == settings.BASE_DIR

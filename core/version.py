@@ -1,0 +1,3 @@
+"""The version of Coulisse, which the wheel has, too."""
+
+VERSION = "0.1.0"

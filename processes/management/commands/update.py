@@ -1,0 +1,53 @@
+"""`coulisse update`: how to update this installation."""
+
+import importlib.metadata
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from config.management.base import ConfigCommand
+from core.version import VERSION
+from processes.supervision.state_directory import describe_path
+
+WHEEL = "WHEEL"
+"""Stands for the file or address of a newer wheel."""
+
+
+class Command(ConfigCommand):
+    """Changes nothing: each kind of installation has a tool that updates it."""
+
+    help = "Show the steps that update this installation. Uses no network."
+
+    def handle(self, **options: Any) -> None:
+        tree = Path(settings.BASE_DIR)
+        state = describe_path(Path(settings.COULISSE_STATE_DIR))
+        steps = [
+            "coulisse stop",
+            f"cp -r '{state}' coulisse-backup",
+            find_step(tree),
+            "coulisse check",
+            "coulisse start",
+        ]
+        lines = [f"coulisse {VERSION} in {tree}; to update it:", *steps]
+        self.stdout.write("\n  ".join(lines))
+
+
+def find_step(tree: Path) -> str:
+    """Return the command that replaces the code in this directory."""
+    if (tree / ".git").exists():
+        return f"cd '{tree}' && git pull && make setup"
+    if (tree / "Makefile").exists():
+        return f"replace {tree} by the new version, or the container by its new image"
+    if _installer() == "uv":
+        return f"uv pip install --upgrade --python '{sys.executable}' {WHEEL}"
+    return f"'{sys.executable}' -m pip install --upgrade {WHEEL}"
+
+
+def _installer() -> str:
+    try:
+        name = importlib.metadata.distribution("coulisse").read_text("INSTALLER")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    return (name or "").strip()
