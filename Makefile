@@ -89,7 +89,7 @@ format: dev ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-schema: setup ## Write coulisse.schema.json for editors
+schema: $(VENV)/installed ## Write coulisse.schema.json for editors
 	$(MANAGE) schema > coulisse.schema.json
 
 clean: ## Remove .venv and caches; coulisse.yaml and .coulisse stay

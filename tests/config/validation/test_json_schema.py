@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from django.conf import settings
 from django.core.management import call_command
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
@@ -43,6 +44,13 @@ def test_schema_describes_keys_and_fields(schema):
         field["description"] for field in server["anyOf"][0]["properties"].values()
     )
     assert all(key["description"] for key in schema["properties"].values())
+
+
+@pytest.mark.usefixtures("real_sections")
+def test_file_for_editors_is_current(schema):
+    """`make schema` writes it."""
+    path = settings.BASE_DIR / "coulisse.schema.json"
+    assert json.loads(path.read_text()) == schema, "run `make schema`"
 
 
 @pytest.mark.parametrize(
