@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from config.management import config_option
 from core.errors import CoulisseError
+from database import rust_database
 
 INTERRUPTED = 130
 """The conventional exit code after ^C."""
@@ -25,9 +26,13 @@ class ConfigCommand(BaseCommand):
 
     # Each command declares its own checks: `stop` must work even with an invalid YAML.
     requires_system_checks = ()
+    needs_database = True
+    """Whether it refuses the database of the Rust version in place of ours."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
+            if self.needs_database:
+                rust_database.refuse()
             output = super().execute(*args, **options)
             sys.stdout.flush()
             return output

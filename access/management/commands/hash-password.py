@@ -18,6 +18,7 @@ class Command(ConfigCommand):
         "Print a hash of a password, for `password:` under auth: in the YAML. Prompts "
         "for the password, or reads it from a line of standard input."
     )
+    needs_database = False
 
     def handle(self, **options: Any) -> None:
         if sys.stdin.isatty():

@@ -22,6 +22,7 @@ KEY_HINT = (
 
 class Command(ConfigCommand):
     help = "Writes a starter file, coulisse.yaml."
+    needs_database = False
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

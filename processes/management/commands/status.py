@@ -34,6 +34,7 @@ class Command(ConfigCommand):
     """Prints the record that the supervisor writes."""
 
     help = "Show whether the server runs. Exits 0 if it does, 3 if it does not."
+    needs_database = False
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

@@ -17,6 +17,7 @@ class Command(ConfigCommand):
         "Stop the server; open streams get a few seconds to finish. Exits 0 if no "
         "server runs, 1 if the server does not end within 10 s."
     )
+    needs_database = False
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

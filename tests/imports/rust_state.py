@@ -1,0 +1,109 @@
+"""Build state directories of the Rust version, with its tables."""
+
+import itertools
+import sqlite3
+import struct
+import uuid
+from contextlib import closing
+from pathlib import Path
+
+SCHEMA = """
+CREATE TABLE coulisse_schema_versions (name TEXT NOT NULL PRIMARY KEY,
+    version TEXT NOT NULL);
+CREATE TABLE messages (content TEXT NOT NULL, created_at INTEGER NOT NULL,
+    id TEXT NOT NULL PRIMARY KEY, role TEXT NOT NULL, token_count INTEGER NOT NULL,
+    user_id TEXT NOT NULL);
+CREATE INDEX idx_messages_user ON messages(user_id);
+CREATE TABLE memories (content TEXT NOT NULL, created_at INTEGER NOT NULL,
+    embedding BLOB NOT NULL, embedding_dims INTEGER NOT NULL,
+    embedding_model TEXT NOT NULL, id TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL,
+    user_id TEXT NOT NULL);
+CREATE INDEX idx_memories_user ON memories(user_id);
+CREATE TABLE scores (agent_name TEXT NOT NULL, created_at INTEGER NOT NULL,
+    criterion TEXT NOT NULL, id TEXT NOT NULL PRIMARY KEY, judge_model TEXT NOT NULL,
+    judge_name TEXT NOT NULL, message_id TEXT NOT NULL, reasoning TEXT NOT NULL,
+    score REAL NOT NULL, user_id TEXT NOT NULL);
+CREATE TABLE api_tokens (budget_kind TEXT NOT NULL, budget_micro_usd INTEGER,
+    created_at INTEGER NOT NULL, id TEXT NOT NULL PRIMARY KEY, label TEXT NOT NULL,
+    last_used_at INTEGER, principal TEXT NOT NULL, revoked_at INTEGER,
+    secret_hash TEXT NOT NULL UNIQUE);
+CREATE TABLE token_usage (cost_micro_usd INTEGER NOT NULL, created_at INTEGER NOT NULL,
+    id TEXT NOT NULL PRIMARY KEY, token_id TEXT NOT NULL);
+CREATE TABLE dynamic_agents (config_json TEXT, created_at INTEGER NOT NULL,
+    disabled INTEGER NOT NULL DEFAULT 0, name TEXT NOT NULL PRIMARY KEY,
+    updated_at INTEGER NOT NULL);
+CREATE TABLE dynamic_judges (config_json TEXT, created_at INTEGER NOT NULL,
+    disabled INTEGER NOT NULL DEFAULT 0, name TEXT NOT NULL PRIMARY KEY,
+    updated_at INTEGER NOT NULL);
+CREATE TABLE events (correlation_id TEXT NOT NULL, created_at INTEGER NOT NULL,
+    duration_ms INTEGER, id TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL,
+    parent_id TEXT, payload TEXT NOT NULL, user_id TEXT NOT NULL);
+"""
+START = 1_760_000_000
+"""The time of the first row, in seconds since 1970."""
+
+
+def user_id_of(name: str) -> uuid.UUID:
+    """Return the user of a name, as the Rust version derives it."""
+    return uuid.uuid5(uuid.NAMESPACE_OID, name)
+
+
+class RustState:
+    """A state directory; each method adds a row, one second after the one before."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True)
+        self.directory = directory
+        self.path = directory / "coulisse-memory.db"
+        self._seconds = itertools.count(START)
+        self.execute(SCHEMA)
+
+    def execute(self, script: str) -> None:
+        with closing(sqlite3.connect(self.path)) as database:
+            database.executescript(script)
+
+    def insert(self, table: str, **values) -> str:
+        """Add a row with a new id, and return the id."""
+        values = {"id": str(uuid.uuid4()), "created_at": next(self._seconds)} | values
+        names, marks = ", ".join(values), ", ".join("?" * len(values))
+        with closing(sqlite3.connect(self.path)) as database, database:
+            query = f"INSERT INTO {table} ({names}) VALUES ({marks})"
+            database.execute(query, list(values.values()))
+        return values["id"]
+
+    def message(self, user, role: str, content, **values) -> str:
+        values = {"token_count": 1, "user_id": str(user)} | values
+        return self.insert("messages", role=role, content=content, **values)
+
+    def memory(self, user, content: str, kind: str = "fact", **values) -> str:
+        vector = values.pop("vector", [0.0, 1.0])
+        values = {
+            "embedding": struct.pack(f"<{len(vector)}f", *vector),
+            "embedding_dims": len(vector),
+            "embedding_model": "hash-2",
+            "user_id": str(user),
+        } | values
+        return self.insert("memories", content=content, kind=kind, **values)
+
+    def token(self, principal: str, digest: str, **values) -> str:
+        values = {"label": "laptop", "budget_kind": "unlimited"} | values
+        return self.insert(
+            "api_tokens", principal=principal, secret_hash=digest, **values
+        )
+
+    def spend(self, token: str, micro_usd: int, at: int) -> None:
+        self.insert(
+            "token_usage", token_id=token, cost_micro_usd=micro_usd, created_at=at
+        )
+
+    def score(self, user, message: str, score: float, **values) -> str:
+        values = {
+            "agent_name": "writer",
+            "criterion": "tone",
+            "judge_model": "m",
+            "judge_name": "editor",
+            "reasoning": "clear",
+        } | values
+        return self.insert(
+            "scores", user_id=str(user), message_id=message, score=score, **values
+        )
