@@ -54,7 +54,7 @@ class Report:
     is_dry_run: bool = False
     counts: dict[str, Counts] = field(default_factory=dict)
     unsupported: dict[str, str] = field(default_factory=dict)
-    """What has no counterpart here, and what to do about it."""
+    """Names of things without a counterpart here, and what to do about them."""
     notes: list[str] = field(default_factory=list)
     """Remarks, and the next steps of the user."""
     _skipped: dict[tuple[str, str], Skipped] = field(default_factory=dict)

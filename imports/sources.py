@@ -3,6 +3,7 @@
 from argparse import ArgumentParser
 from typing import Any, Protocol
 
+from imports import coulisse
 from imports.report import Report
 
 
@@ -17,9 +18,10 @@ class Source(Protocol):
     def run(self, options: dict[str, Any], report: Report) -> None:
         """Import, and add to the report; raises `CoulisseError`.
 
-        With `report.is_dry_run` it writes nothing and reports the same.
+        `config` of the options is the path of the YAML. With `report.is_dry_run` it
+        writes nothing and reports the same.
         """
 
 
-SOURCES: dict[str, Source] = {}
+SOURCES: dict[str, Source] = {"coulisse": coulisse}
 """By their names on the command line."""

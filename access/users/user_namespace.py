@@ -31,6 +31,9 @@ T = TypeVar("T")
 PUBLIC_NAMESPACE = uuid.UUID("5d2e6b62-5f0a-5c43-9f7e-0c8f2a1c7d11")
 """Never change it: users of older installations have ids in this namespace."""
 
+RUST_NAMESPACE = uuid.NAMESPACE_OID
+"""That of Coulisse's earlier version, written in Rust, which is public, too."""
+
 UUID_PATTERN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I | re.A)
 
 _established: uuid.UUID | None = None
@@ -139,6 +142,35 @@ def _parse(text: str, source: str) -> uuid.UUID:
     return uuid.UUID(text)
 
 
+def adopt(namespace: uuid.UUID, *, is_dry_run: bool = False) -> bool:
+    """Derive user ids in a namespace of another system; return whether it is new here.
+
+    It is written to the secrets file, unless the environment has it. Raises
+    `NamespaceMismatch` if the environment has another one, or if the database has users
+    in another one.
+    """
+    global _established
+    recorded, settings = _read_fingerprint(), read_settings()
+    if recorded == fingerprint(namespace) == fingerprint(settings.effective):
+        return False
+    if has_user_rows():
+        raise NamespaceMismatch(
+            "the database has users whose ids are derived in another namespace: import "
+            "into a new database, with -c and a YAML in another directory"
+        )
+    if secrets_file.from_environment(USER_NAMESPACE) not in ("", str(namespace)):
+        raise NamespaceMismatch(
+            f"the environment has another {USER_NAMESPACE}: set it to {namespace}"
+        )
+    if not is_dry_run:
+        if not secrets_file.from_environment(USER_NAMESPACE):
+            secrets_file.set_user_namespace(secrets_file.secrets_path(), namespace)
+        UserNamespace.objects.all().delete()
+        _established = None
+        establish()
+    return True
+
+
 def fingerprint(namespace: uuid.UUID) -> str:
     """Return the digest that the database stores; it does not reveal the namespace."""
     content = b"coulisse user namespace:" + namespace.bytes
@@ -216,7 +248,8 @@ def inspect() -> NamespaceStatus:
         recorded = fingerprint(PUBLIC_NAMESPACE if is_used else settings.effective)
     if fingerprint(settings.effective) != recorded:
         return NamespaceStatus(problem=_remedy(settings, recorded))
-    return NamespaceStatus(is_public=settings.effective == PUBLIC_NAMESPACE)
+    public = (PUBLIC_NAMESPACE, RUST_NAMESPACE)
+    return NamespaceStatus(is_public=settings.effective in public)
 
 
 def _query_or_none(query: Callable[[], T]) -> T | None:

@@ -54,6 +54,26 @@ def read_keys(file: Path) -> dict[str, str]:
     return {name.strip(): value.strip().strip("\"'") for name, value in lines}
 
 
+def set_user_namespace(file: Path, namespace: uuid.UUID) -> None:
+    """Write a namespace into the file, created if missing, in place of another one.
+
+    Raises `SecretsInvalid` where it cannot be written.
+    """
+    create_file(file, user_namespace=namespace)
+    if read_keys(file).get(USER_NAMESPACE) == str(namespace):
+        return
+    lines = file.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if line.split("=")[0].strip() != USER_NAMESPACE]
+    text = "\n".join([*kept, f"{USER_NAMESPACE}={namespace}", ""])
+    try:
+        atomic_write.write_file(file, text.encode())
+    except OSError as exc:
+        raise SecretsInvalid(
+            f"cannot write {file} ({exc.strerror}): make it writable, or set "
+            f"{USER_NAMESPACE}={namespace} in the environment"
+        ) from exc
+
+
 def create_file(file: Path, *, user_namespace: uuid.UUID | None = None) -> None:
     """Write the file with new keys, unless another process is first.
 

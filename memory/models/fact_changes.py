@@ -43,7 +43,7 @@ class FactChange(models.Model):
     pinned, unpinned, expired, deleted."""
     by = models.CharField(max_length=300)
     """`extraction`, `agent:NAME`, `user`, `mcp` (a client at /mcp), `operator`, or
-    `session` (its end)."""
+    `session` (its end), or `import`."""
     reason = models.CharField(max_length=500, blank=True, default="")
     before: Any = models.JSONField(null=True)
     after: Any = models.JSONField(null=True)

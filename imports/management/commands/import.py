@@ -34,7 +34,7 @@ class Command(DatabaseCommand):
     def handle(self, **options: Any) -> None:
         name = options["what"]
         report = Report(name, is_dry_run=options["dry_run"])
-        SOURCES[name].run(options, report)
+        SOURCES[name].run({**options, "config": self.config_path(options)}, report)
         _record(report)
         if options["json"]:
             self.write_json(report.as_json())

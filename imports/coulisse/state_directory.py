@@ -1,0 +1,73 @@
+"""The state directory of the Rust version, and the order in which it is imported."""
+
+from argparse import ArgumentParser
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from config import live
+from config.sections import Config
+from imports.coulisse import facts, history, scores, tokens, users
+from imports.coulisse.source_database import SourceDatabase
+from imports.errors import SourceUnreadable
+from imports.report import Report
+from memory import memory_settings
+from memory.config import MEMORY
+
+HELP = "Move in from Coulisse's earlier version, written in Rust."
+DATABASE = "coulisse-memory.db"
+NO_COUNTERPART = {
+    "events": "recorded turns stay in the old database; new ones are recorded here",
+    "tool_calls": "they belong to recorded turns",
+    "rate_limit_windows": "windows of limits start empty",
+    "tasks": "background tasks are not moved: let the old server finish them",
+    "smoke_runs": "run the smoke tests again",
+    "mcp_oauth_tokens": "users connect their accounts again",
+    "storage_files": "files have no owner there: upload them again",
+}
+"""Tables that are not imported, and what to do about it."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--state",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="Its state directory: .coulisse beside its coulisse.yaml, moved aside.",
+    )
+
+
+def run(options: dict[str, Any], report: Report) -> None:
+    """Import users, tokens, messages, memories and scores; raises `CoulisseError`."""
+    config = live.read_effective(options["config"])
+    with closing(SourceDatabase(_database_path(options["state"]))) as source:
+        users.adopt_namespace(source, report)
+        tokens.import_tokens(source, report)
+        history.import_history(source, config.get(MEMORY), report)
+        facts.import_facts(source, _embedder_id(config, report), report)
+        scores.import_scores(source, report)
+        for table, remedy in NO_COUNTERPART.items():
+            if number := source.count(table):
+                report.no_counterpart(f"{number:,} rows of '{table}'", remedy)
+
+
+def _database_path(state: Path) -> Path:
+    path = state / DATABASE
+    own = Path(str(settings.DATABASES["default"]["NAME"]))
+    if path.exists() and own.exists() and path.samefile(own):
+        raise SourceUnreadable(
+            f"{state} is the state directory of this installation: name that of the "
+            "Rust version with --state"
+        )
+    return path
+
+
+def _embedder_id(config: Config, report: Report) -> str:
+    """Return the id of our embedder, "" if memory is off."""
+    memory = memory_settings.resolve_for_users(config)
+    if memory is None:
+        report.note("memory is off: memories are stored, but prompts have none of them")
+    return "" if memory is None else memory.embedder.id
