@@ -61,7 +61,10 @@ COULISSE_CHECKS: list[str] = [
     "turns.checks.check_safety",
 ]
 # Called with each configuration that comes into force.
-COULISSE_CONFIG_LISTENERS = ["telemetry.log_output.log_switch.apply_levels"]
+COULISSE_CONFIG_LISTENERS = [
+    "telemetry.log_output.log_switch.apply_levels",
+    "telemetry.request_log.writer.apply_config",
+]
 COULISSE_TASK_KINDS = "coulisse_site.task_kinds.KINDS"
 # Records changes by commands in the audit log, for apps below it.
 COULISSE_COMMAND_AUDIT = "access.audit.audit_log.run_terminal_change"

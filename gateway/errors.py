@@ -26,6 +26,7 @@ from core.errors import (
     Unavailable,
     Upstream,
 )
+from core.runtime import request_facts
 from core.text.sanitization import escape_and_truncate
 from files.errors import FileTooLarge, FileTypeRefused
 from gateway.html_pages import HtmlPage
@@ -109,10 +110,11 @@ def error_body(error: CoulisseError, *, for_operators: bool = False) -> dict[str
 def error_object(
     message: str, type: str, *, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
-    """Return OpenAI's error object.
+    """Return OpenAI's error object; its code is noted for the request log.
 
     The message is not redacted: a missing value would confirm a guess.
     """
+    request_facts.note(error_code=code or type)
     return {"error": {"message": message, "type": type, "param": param, "code": code}}
 
 

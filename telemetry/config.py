@@ -66,8 +66,30 @@ class SqliteConfig(BaseModel):
     )
 
 
+class RequestLogConfig(BaseModel):
+    """The request log: one JSON object per HTTP request, without contents."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = Field(default=False, description="Whether requests are logged.")
+    path: str = Field(
+        default=".coulisse/requests.log",
+        min_length=1,
+        description="The file; a relative path is beside the YAML. `stderr` writes "
+        "among the other log lines.",
+    )
+    max_bytes: int = Field(
+        default=50 * 1024 * 1024,
+        ge=64 * 1024,
+        description="Size at which the file is renamed, to `requests.log.1`.",
+    )
+    keep_files: int = Field(
+        default=4, ge=0, le=1000, description="How many renamed files are kept."
+    )
+
+
 class TelemetryConfig(BaseModel):
-    """Settings of the log and of the record of turns."""
+    """Settings of the logs and of the record of turns."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -87,15 +109,25 @@ class TelemetryConfig(BaseModel):
         "wins for modules that both name.",
         examples=[{"providers": "debug"}],
     )
+    request_log: RequestLogConfig = Field(
+        default=RequestLogConfig(),
+        description="The request log: one JSON object per HTTP request.",
+    )
     otlp: Annotated[Any, AfterValidator(_refuse_unsupported)] = Field(
         default=None,
         description="OpenTelemetry traces. Not available in this version.",
     )
 
 
+def list_paths(telemetry: TelemetryConfig) -> dict[str, str]:
+    """Return what only the file may set: the server's account writes there."""
+    return {"request_log.path": telemetry.request_log.path}
+
+
 TELEMETRY: Section[TelemetryConfig] = Section(
     key="telemetry",
     shape=TelemetryConfig,
     default=TelemetryConfig,
+    file_only=list_paths,
     description="logs and traces",
 )

@@ -21,6 +21,7 @@ from config import live
 from config.sections import Config
 from core.errors import Invalid
 from core.ids import UserId
+from core.runtime import request_facts
 from core.text.sanitization import escape_and_truncate
 
 USER_HEADER = "X-Coulisse-User"
@@ -111,11 +112,16 @@ def identify_user(
     """Return the user of a request that may name them in several places.
 
     Raises `Invalid` for contradictory names and for unknown query parameters, and the
-    errors of `identity.resolve_user`.
+    errors of `identity.resolve_user`. The request log shows a digest of the user.
     """
     user_id = find_named_user(request, query, body)
-    if user_id is not None:
-        return user_id
+    if user_id is None:
+        user_id = _unnamed_user(request, body)
+    request_facts.note(user=user_id)
+    return user_id
+
+
+def _unnamed_user(request: HttpRequest, body: UserBody | None) -> UserId:
     config, caller = live.current(), caller_of(request)
     if config.get(USERS).mode == "per-thread" and caller.principal is None:
         thread = _thread_name(request, config, body)

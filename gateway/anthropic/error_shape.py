@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from core.errors import CoulisseError
-from core.runtime import request_ids
+from core.runtime import request_facts, request_ids
 from gateway import errors
 from gateway.anthropic.detection import is_anthropic
 
@@ -37,6 +37,7 @@ def error_frame(error: CoulisseError | None) -> bytes:
     if error is None:
         body = error_body(errors.INTERNAL_ERROR_MESSAGE, 500)
     else:
+        request_facts.note(error_code=error.code)
         body = error_body(error.message, errors.error_shape(error).status)
     return b"event: error\ndata: %b\n\n" % orjson.dumps(body)
 

@@ -29,9 +29,10 @@ from core.runtime import request_ids
 from core.text.sanitization import escape_and_truncate
 from gateway import errors
 from gateway.anthropic import error_shape
-from gateway.asgi import admission
+from gateway.asgi import admission, request_entry
 from gateway.asgi.admission import NO_BODY, BodyLimit
 from gateway.asgi.event_stream import EventStream
+from gateway.asgi.request_entry import RequestEntry
 from gateway.asgi.slow_clients import SlowClientGuard
 from gateway.auth import authentication
 from gateway.errors import HOSTS_REMEDY, BodyTooLarge, HostRefused, ServerStopping
@@ -91,11 +92,18 @@ class GatewayHandler(ASGIHandler):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         request_id = request_ids.assign_request_id(headers.get(REQUEST_ID_HEADER))
+        entry = request_entry.begin(scope)
+        if entry is not None:
+            receive, send = entry.watch(receive, send)
         origin = headers.get(b"origin")
         cors_headers = [] if origin is None else find_cors_headers(scope, origin)
         sender = ResponseSender(send, request_id, cors_headers)
-        with admission.body_buffer(scope) as body:
-            await self._serve(scope, headers, body, receive, sender)
+        try:
+            with admission.body_buffer(scope) as body:
+                await self._serve(scope, headers, body, receive, sender, entry)
+        finally:
+            if entry is not None:
+                entry.finish()
 
     async def _serve(
         self,
@@ -104,8 +112,11 @@ class GatewayHandler(ASGIHandler):
         body: IO[bytes],
         receive: Receive,
         sender: "ResponseSender",
+        entry: RequestEntry | None,
     ) -> None:
         request, _ = self.create_request(scope, body)
+        if entry is not None:
+            entry.request = request
         if request is None:
             await self._refuse(
                 errors.bad_url_response(), UnreadBody(headers, receive, sender.send)

@@ -5,6 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from core.runtime import request_facts
+
 logger = logging.getLogger(__name__)
 
 SEND_TIMEOUT_SECONDS = 60.0
@@ -40,6 +42,7 @@ class SlowClientGuard:
         since = self._sending_since
         waited = 0.0 if since is None else self._loop.time() - since
         if self._task is not None and waited >= SEND_TIMEOUT_SECONDS:
+            request_facts.note(cut="slow_client")
             logger.warning("cancelling a response: its client has stopped reading")
             self._task.cancel()
         else:

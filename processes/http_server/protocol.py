@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from processes.http_server import refusals, request_heads
+from processes.http_server import refusals, refused_requests, request_heads
 from processes.http_server.connections import ConnectionLimits, ConnectionTable
 from processes.http_server.refusals import Refusal
 
@@ -293,6 +293,9 @@ class HttpProtocol(HttpToolsProtocol):
         if not can_respond:
             self.transport.close()
             return
+        refused_requests.log_refusal(
+            refusal, None if self._is_in_head() else self.cycle, self.client
+        )
         headers = self.server_state.default_headers
         self.transport.write(refusals.build_response(refusal, headers))
         self.transport.write_eof()

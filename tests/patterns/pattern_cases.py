@@ -290,6 +290,7 @@ OPERATORS = {
     "agents.skills.loader.NAME_PATTERN",  # names of directories
     "agents.skills.parser.FRONTMATTER",  # SKILL.md
     "config.config._check_origin",  # coulisse.yaml, disjoint character classes
+    "gateway.asgi.request_entry.ROUTE_PARAMETER",  # the server's own routes
     "files.config.TYPE_PATTERN",  # coulisse.yaml
     "config.starters.starter_file.comments_above",  # the starters of the package
     "core.text.entropy.HEX",  # secrets of coulisse.yaml

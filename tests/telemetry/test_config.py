@@ -12,10 +12,20 @@ from ruamel.yaml import YAML
 from config.errors import ConfigInvalid
 from config.loading import loader
 from core.trace import ToolKind
-from telemetry.config import TELEMETRY, FmtConfig, SqliteConfig, TelemetryConfig
+from telemetry.config import (
+    TELEMETRY,
+    FmtConfig,
+    RequestLogConfig,
+    SqliteConfig,
+    TelemetryConfig,
+)
 from tests.docs.pages import BASE, blocks, table_rows
 
-BLOCKS: dict[str, type[BaseModel]] = {"fmt": FmtConfig, "sqlite": SqliteConfig}
+BLOCKS: dict[str, type[BaseModel]] = {
+    "fmt": FmtConfig,
+    "sqlite": SqliteConfig,
+    "request_log": RequestLogConfig,
+}
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""The request log of `telemetry.request_log`: a JSON object per HTTP request."""
