@@ -16,6 +16,7 @@ from gateway.asgi.handler import GatewayHandler
 from memory.recall import query_preparation
 from providers import client
 from providers.pricing import price_table
+from providers.transport import circuit_sharing
 from safety import background_checks
 from studio.live import broadcaster
 from studio.server import event_loop_bridge
@@ -50,13 +51,15 @@ class Lifespan:
         live_task = broadcaster.start()
         preload = asyncio.create_task(_preload())
         discovery = asyncio.create_task(mcp_sessions.discover_tools())
+        sharing = asyncio.create_task(circuit_sharing.run())
         await send({"type": "lifespan.startup.complete"})
         await receive()
         namespace_task.cancel()
         await broadcaster.stop(live_task)
         await preload
         discovery.cancel()
-        await asyncio.gather(discovery, return_exceptions=True)
+        sharing.cancel()
+        await asyncio.gather(discovery, sharing, return_exceptions=True)
         watcher.stop()
         skills_watcher.stop()
         await self._handler.drain()

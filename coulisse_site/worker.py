@@ -1,12 +1,13 @@
 """Worker processes: what runs beside the tasks when Celery starts a worker."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
 from celery import signals
 
+from providers.transport import circuit_sharing
 from tasks.worker import service
 from telemetry.live_turns.live_publisher import LivePublisher
 from turns.agent_tasks import worker_resources
@@ -15,14 +16,20 @@ from turns.agent_tasks import worker_resources
 @signals.worker_init.connect
 def start_service(**_: Any) -> None:
     """Prepare this process for tasks; it needs no broker."""
-    service.start(resources=[worker_resources.opened], companions=[publish_activity])
+    service.start(
+        resources=[worker_resources.opened],
+        companions=[
+            # For viewers of the studio.
+            lambda: _running(LivePublisher().run),
+            lambda: _running(circuit_sharing.run),
+        ],
+    )
 
 
 @asynccontextmanager
-async def publish_activity() -> AsyncIterator[None]:
-    """Publish this process's activity to viewers of the studio."""
-    publisher = asyncio.create_task(LivePublisher().run())
+async def _running(run: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    task = asyncio.create_task(run())
     try:
         yield
     finally:
-        publisher.cancel()
+        task.cancel()

@@ -12,11 +12,13 @@ for longer. A rate limit never opens it: the provider states when to retry; unti
 the endpoint is chosen last.
 
 Threads and event loops share only plain attributes: concurrent updates of a circuit
-miscount by at most one failure. Processes share nothing.
+miscount by at most one failure. `providers.transport.circuit_sharing` tells the other
+processes what opens and closes.
 """
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -46,6 +48,9 @@ FailureClass = Literal["answered", "failing", "bad_key", "unrelated"]
 now = time.monotonic
 """The clock; tests replace it."""
 
+observers: list[Callable[["Circuit"], None]] = []
+"""Called with each circuit that this process opens or closes."""
+
 
 @dataclass(slots=True, eq=False)
 class Circuit:
@@ -53,6 +58,8 @@ class Circuit:
 
     label: str
     """The endpoint's name in the log."""
+    shared_key: str = ""
+    """Equal in all processes; "" for a circuit that is not shared."""
     failures: int = 0
     """Consecutive failures since the last reply."""
     open_until: float | None = None
@@ -95,9 +102,23 @@ class Circuit:
         if is_proven:
             self._close()
         elif self.open_until is not None:
-            logger.warning("%s: circuit breaker closed", self.label)
+            self._log_closed()
             self.open_until = None
             self.failures = breaker.failures - 1
+            announce(self)
+
+    def follow(self, seconds: float, error: str, *, is_recoverable: bool) -> None:
+        """Open as in another process, for the rest of its time: 0 to close."""
+        if not seconds:
+            if self.open_until is not None:
+                self._log_closed()
+            self._reset()
+            return
+        if self.open_until is None:
+            self._log_open(seconds, error)
+        self.open_until = max(self.open_until or 0.0, now() + seconds)
+        self._open_seconds = self._open_seconds or seconds
+        self.last_error, self.is_recoverable = error, is_recoverable
 
     def fail(
         self,
@@ -123,7 +144,7 @@ class Circuit:
         if is_probe or (
             self.open_until is None and self._reaches_threshold(failure_class, breaker)
         ):
-            self._open(error, breaker, is_key_failure=failure_class == "bad_key")
+            self._open(breaker, is_key_failure=failure_class == "bad_key")
 
     def _reaches_threshold(
         self, failure_class: FailureClass, breaker: BreakerConfig
@@ -141,9 +162,7 @@ class Circuit:
             ends_at = now() + min(seconds, MAX_RETRY_AFTER_SECONDS)
             self.paused_until = max(self.paused_until, ends_at)
 
-    def _open(
-        self, error: CoulisseError, breaker: BreakerConfig, *, is_key_failure: bool
-    ) -> None:
+    def _open(self, breaker: BreakerConfig, *, is_key_failure: bool) -> None:
         first = breaker.open_seconds
         longest = max(first, breaker.max_open_seconds)
         if is_key_failure:
@@ -154,21 +173,36 @@ class Circuit:
         until = now() + self._open_seconds
         # The endpoint's Retry-After is the minimum.
         self.open_until = max(until, self.paused_until)
+        self._log_open(self.open_until - now(), self.last_error)
+        announce(self)
+
+    def _log_open(self, seconds: float, error: str | None) -> None:
         logger.warning(
-            "%s: circuit breaker open for %.0f s: %s",
-            self.label,
-            self.open_until - now(),
-            error,
+            "%s: circuit breaker open for %.0f s: %s", self.label, seconds, error
         )
 
+    def _log_closed(self) -> None:
+        logger.warning("%s: circuit breaker closed", self.label)
+
     def _close(self) -> None:
-        if self.open_until is not None:
-            logger.warning("%s: circuit breaker closed", self.label)
+        was_open = self.open_until is not None
+        self._reset()
+        if was_open:
+            self._log_closed()
+            announce(self)
+
+    def _reset(self) -> None:
         self.failures = 0
         self.open_until = None
         self.is_recoverable = True
         self.last_error = None
         self._open_seconds = 0.0
+
+
+def announce(circuit: Circuit) -> None:
+    """Tell the observers the state of a circuit."""
+    for observe in observers:
+        observe(circuit)
 
 
 def _classify(error: CoulisseError, *, is_only_endpoint: bool) -> FailureClass:

@@ -1,8 +1,12 @@
 """The endpoints of a provider, and the choice of one for a call."""
 
+import hashlib
 import math
 import random
 from collections.abc import Mapping, Sequence
+
+from django.conf import settings
+from pydantic import SecretStr
 
 from core.errors import public_text
 from providers import registry
@@ -124,7 +128,10 @@ class EndpointPool:
             circuit = previous_circuits.get(settings_key)
         if circuit is None:
             model = f", model '{self.model}'" if self.model else ""
-            circuit = Circuit(f"provider '{self.name}'{model}{suffix}")
+            label = f"provider '{self.name}'{model}{suffix}"
+            circuit = Circuit(label)
+            if self.provider.breaker.failures:
+                circuit.shared_key = _shared_key(self.name, self.model, settings_key)
         self.circuits[settings_key] = circuit
         return circuit
 
@@ -160,6 +167,23 @@ class EndpointPool:
             # Waiting does not help against a refused key or spent credit.
             retry_after_seconds=seconds if first.is_recoverable else None,
         )
+
+
+def _shared_key(name: str, model: str, settings_key: Sequence[object]) -> str:
+    """Return an opaque name of a circuit that is equal in all processes."""
+    secrets = [
+        each.get_secret_value() if isinstance(each, SecretStr) else each
+        for each in settings_key
+    ]
+    text = repr((name, model, secrets))
+    key = settings.SECRET_KEY.encode()[: hashlib.blake2b.MAX_KEY_SIZE]
+    return hashlib.blake2b(text.encode(), digest_size=16, key=key).hexdigest()
+
+
+def find_circuits(shared_key: str) -> list[Circuit]:
+    """Return the circuits that other processes know by a key."""
+    circuits = (each for pool in [*_pools.values()] for each in pool.circuits.values())
+    return [circuit for circuit in circuits if circuit.shared_key == shared_key]
 
 
 def _choose_weighted(ready: Sequence[Endpoint]) -> Endpoint:
