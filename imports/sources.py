@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from typing import Any, Protocol
 
-from imports import coulisse
+from imports import chatgpt, coulisse, openwebui
 from imports.report import Report
 
 
@@ -23,5 +23,9 @@ class Source(Protocol):
         """
 
 
-SOURCES: dict[str, Source] = {"coulisse": coulisse}
+SOURCES: dict[str, Source] = {
+    "chatgpt": chatgpt,
+    "coulisse": coulisse,
+    "openwebui": openwebui,
+}
 """By their names on the command line."""

@@ -32,7 +32,7 @@ class ExtractionRequest:
     time_zone: str = ""
     """The user's IANA time zone; "" is UTC."""
     is_search_only: bool = False
-    """The turn is made searchable by its words, and nothing is extracted."""
+    """The turn is made searchable, and nothing is extracted."""
     opens_session: bool = False
     """Whether the turn is part of a session (`memory.sessions`)."""
 

@@ -94,7 +94,9 @@ def run(task: Task) -> None:
         memory = memory_settings.resolve_for_agent(live.current(), job.agent)
         if job.is_search_only:
             turn, _ = _read_messages(job)
-            _index_messages(job, None, turn, memory.settings)
+            user_memory = memory.user_memory
+            embedder = None if user_memory is None else user_memory.embedder
+            _index_messages(job, embedder, turn, memory.settings)
             job.complete()
         elif memory.user_memory is None:
             job.complete(skipped=MEMORY_OFF)

@@ -165,6 +165,12 @@ class StoredMessageQuerySet(models.QuerySet["StoredMessage"]):
         thread_columns = ("thread__user_id", "thread__name")
         return found.select_related("thread").only(*columns, *thread_columns)
 
+    def turn_ids(self, user_id: UUID, thread: str) -> list[UUID]:
+        """Return the ids of all turns of a thread, in their order."""
+        rows = self.filter(thread__user_id=user_id, thread__name=thread)
+        found = rows.order_by("position").values_list("turn_id", flat=True)
+        return list(dict.fromkeys(found))
+
     def of_turns(
         self, replies: "Iterable[StoredMessage]", max_messages: int
     ) -> "StoredMessageQuerySet":

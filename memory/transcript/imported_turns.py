@@ -1,6 +1,6 @@
 """Turns that happened elsewhere, such as in a call by voice, stored in a thread."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,8 +11,8 @@ from core.ids import TurnId, UserId
 from core.messages import Message
 from memory.config import MemoryConfig
 from memory.extraction.extraction_tasks import ExtractionRequest
-from memory.models import Thread
-from memory.transcript import message_store, turn_lookup
+from memory.models import StoredMessage, Thread
+from memory.transcript import digests, message_store, turn_lookup
 from memory.transcript.message_rows import NewMessage
 from memory.transcript.turn_lookup import VisibleTurn
 from tasks.errors import KeyReused
@@ -37,6 +37,70 @@ class ImportedTurns:
     """Each turn is messages of the user, then replies."""
     key: str | None
     """A second import with the same key stores nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedConversation:
+    """A whole conversation of another system."""
+
+    thread: str
+    title: str
+    agent: str
+    turns: Mapping[str, Sequence[ImportedMessage]]
+    """As those of `ImportedTurns`, by their ids in the other system."""
+    updated_at: datetime
+
+
+def store_conversation(
+    user_id: UserId,
+    conversation: ImportedConversation,
+    settings: MemoryConfig,
+    extraction: ExtractionRequest | None,
+) -> int | None:
+    """Store the turns that its thread lacks, and return their number.
+
+    Returns None, and stores nothing, if the conversation was continued differently here
+    and there. The messages have digests, so that a client that sends the conversation
+    continues the thread.
+    """
+    name = conversation.thread
+    turn_ids = [ids.derive_turn_id(user_id, name, key) for key in conversation.turns]
+    entries = [
+        list(_entries(turn, conversation.agent, settings))
+        for turn in conversation.turns.values()
+    ]
+    _set_digests(user_id, [entry for turn in entries for entry in turn])
+    with transaction.atomic():
+        Thread.objects.lock_of_user(user_id)
+        stored = StoredMessage.objects.turn_ids(user_id, name)
+        known = len(stored)
+        if stored[: len(turn_ids)] == turn_ids:
+            return 0
+        if stored != turn_ids[:known]:
+            return None
+        for turn_id, turn in zip(turn_ids[known:], entries[known:], strict=True):
+            message_store.append_turn(
+                user_id,
+                name,
+                turn_id,
+                turn,
+                extraction=extraction,
+                cap=settings.working_memory_cap,
+            )
+        thread = Thread.objects.filter(user_id=user_id, name=name)
+        thread.update(updated_at=conversation.updated_at)
+        if not known:
+            first = entries[0][0].created_at or conversation.updated_at
+            thread.update(title=conversation.title, created_at=first)
+    return len(turn_ids) - known
+
+
+def _set_digests(user_id: UserId, entries: Sequence[NewMessage]) -> None:
+    messages = [entry.message for entry in entries]
+    chain = digests.iterate_digests(user_id, messages)
+    exchanges = digests.digest_exchanges(user_id, messages)
+    for entry, digest, exchange in zip(entries, chain, exchanges, strict=True):
+        entry.digest, entry.exchange_digest = digest, exchange or None
 
 
 def store_turns(

@@ -15,6 +15,7 @@ from core.runtime.request_ids import ACCEPTED_ID
 from core.text import lenient_json, time_parsing
 from core.text.injection import injection_filter, rule_filter
 from core.validation import tool_names
+from imports import chatgpt
 from judges.scoring import verdict_parser
 from mcp_bridge.tools import result_conversion
 from memory.extraction import quote_check
@@ -60,6 +61,16 @@ PROVEN = {
     "access.users.identity.CANONICAL_UUID": case("fullmatch", "a", "00000000-"),
     "files.uploads.form.ENCODED": case("search", "%0A", "%0"),
     "files.uploads.form.PATH_SEPARATORS": case("split", "/", "a"),
+    "imports.chatgpt.CITATION": case(
+        lambda text: chatgpt.CITATION.sub("", text),
+        "\ue200",
+        "\ue200a",
+        "\ue200\ue201",
+        ("\ue200", "a", ""),
+    ),
+    "imports.chatgpt.MEMBER": case(
+        "fullmatch", "conversations", ("conversations-", "0", "")
+    ),
     "core.ids.UUID_PATTERN": case("fullmatch", "a", "task-", "chatcmpl-", "-"),
     "core.text.time_parsing._parse": case(
         lambda text: time_parsing.parse_past(text, datetime.now(UTC)),

@@ -1,0 +1,1 @@
+"""Large exports of conversations, read piece by piece and stored as threads."""
