@@ -63,6 +63,7 @@ COULISSE_CHECKS: list[str] = [
 # Called with each configuration that comes into force.
 COULISSE_CONFIG_LISTENERS = [
     "telemetry.log_output.log_switch.apply_levels",
+    "telemetry.log_output.slow_queries.apply_config",
     "telemetry.request_log.writer.apply_config",
 ]
 COULISSE_TASK_KINDS = "coulisse_site.task_kinds.KINDS"

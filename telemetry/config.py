@@ -113,6 +113,13 @@ class TelemetryConfig(BaseModel):
         default=RequestLogConfig(),
         description="The request log: one JSON object per HTTP request.",
     )
+    slow_query_ms: int | None = Field(
+        default=None,
+        ge=1,
+        le=3_600_000,
+        description="SQL statements that take at least so many milliseconds are "
+        "logged, without values. `null` logs none.",
+    )
     otlp: Annotated[Any, AfterValidator(_refuse_unsupported)] = Field(
         default=None,
         description="OpenTelemetry traces. Not available in this version.",

@@ -65,6 +65,7 @@ def test_unlimited_retention_is_accepted(read):
         ("{sqlite: {max_payload_bytes: 255}}", "'sqlite.max_payload_bytes'"),
         ("{sqlite: {enabled: 3}}", "'sqlite.enabled'"),
         ("{sqlite: {show_to_users: ada}}", "'sqlite.show_to_users'"),
+        ("{slow_query_ms: 0}", "'slow_query_ms'"),
         ("{sql: {}}", "'sql' is not a known field; did you mean 'sqlite'"),
     ],
 )
@@ -98,8 +99,10 @@ def test_fields_are_documented_with_defaults():
     expected = {
         f"`{name}`": f"`{format_default(value)}`" for name, value in fields().items()
     }
-    assert result == {**expected, "`levels`": "`{}`", "`otlp`": "none"}
-    assert BLOCKS.keys() | {"levels", "otlp"} == TelemetryConfig.model_fields.keys()
+    others = {"`levels`": "`{}`", "`slow_query_ms`": "`null`", "`otlp`": "none"}
+    assert result == {**expected, **others}
+    names = {"levels", "slow_query_ms", "otlp"}
+    assert BLOCKS.keys() | names == TelemetryConfig.model_fields.keys()
 
 
 def test_documented_block_equals_the_defaults(read):
