@@ -1,4 +1,4 @@
-"""The checks of `manage.py check` for valid but unwise credentials and limits.
+"""The checks of `coulisse check` for valid but unwise credentials and limits.
 
 | id | problem |
 |---|---|

@@ -19,7 +19,7 @@ def check_config(
     """Return every problem of the YAML file.
 
     A missing file is no problem here: `migrate` and `init` run before it is written.
-    `manage.py check` and the server's start require the file.
+    `coulisse check` and the server's start require the file.
     """
     path = Path(settings.COULISSE_CONFIG)
     if not path.exists():

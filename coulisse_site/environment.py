@@ -89,7 +89,7 @@ def read_processes() -> frozenset[str]:
         raise SystemExit(
             "COULISSE_PROCESSES must be a list of web, worker, beat and sidecars that "
             "includes web, such as 'web,worker'; to run one of the others alone, use "
-            "`manage.py worker`, `beat` or `sidecars`"
+            "`coulisse worker`, `beat` or `sidecars`"
         )
     return frozenset(names)
 

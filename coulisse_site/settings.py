@@ -239,7 +239,7 @@ COULISSE_PIN_CORES = env.bool("COULISSE_PIN_CORES", default=True)
 COULISSE_PROCESSES = environment.read_processes()
 # Tasks of memory that a worker runs at a time; `tasks.workers` limits the others.
 COULISSE_WORKER_THREADS = environment.read_count("COULISSE_WORKER_THREADS", default=4)
-COULISSE_WORKER_CONCURRENCY = 0  # `manage.py worker --concurrency` sets it.
+COULISSE_WORKER_CONCURRENCY = 0  # `coulisse worker --concurrency` sets it.
 COULISSE_BROKER_SOCKET = Path(
     env.str(
         "COULISSE_BROKER_SOCKET",

@@ -31,7 +31,7 @@ def refuse() -> None:
     raise RustDatabaseFound(
         f"{path} is the database of Coulisse's earlier version, written in Rust: stop "
         f"that server, move the directory (`mv {state} {state}-rust`), then run "
-        f"`manage.py migrate` and `manage.py import coulisse --state {state}-rust`"
+        f"`coulisse migrate` and `coulisse import coulisse --state {state}-rust`"
     )
 
 

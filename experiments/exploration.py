@@ -86,7 +86,7 @@ class ExplorationTracker:
         logger.warning(
             "experiment '%s': variant '%s' had %d turns without a new score for '%s' "
             "and is no longer preferred; check the sampling_rate of judge '%s' and "
-            "`manage.py scores`",
+            "`coulisse scores`",
             experiment.name,
             variant,
             turns,

@@ -1,4 +1,4 @@
-"""Move data in from other systems: `manage.py import SOURCE`.
+"""Move data in from other systems: `coulisse import SOURCE`.
 
 Each source is a module or package of this app with `HELP`, `add_arguments(parser)` and
 `run(options, report)`; `sources.py` registers it. It writes with ids derived from those

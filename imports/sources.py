@@ -1,4 +1,4 @@
-"""The systems that `manage.py import` reads."""
+"""The systems that `coulisse import` reads."""
 
 from argparse import ArgumentParser
 from typing import Any, Protocol

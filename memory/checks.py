@@ -110,12 +110,12 @@ def _storage_alerts(users: UserMemory) -> Iterator[tuple[str, str]]:
             "coulisse.W402",
             f"{_format_texts(foreign_count)} in memory with vectors of an embedder "
             f"other than {users.embedder.id}: only their words are searched. Run "
-            "`manage.py reindex`.",
+            "`coulisse reindex`.",
         )
     if failed_count := _count_rows(extraction_tasks.extractions().errored()):
         yield (
             "coulisse.W403",
-            f"Fact extraction failed for {_format_turns(failed_count)}: see `manage.py "
+            f"Fact extraction failed for {_format_turns(failed_count)}: see `coulisse "
             "extraction --failed`.",
         )
     long_ago = timezone.now() - MAX_WAIT

@@ -144,7 +144,7 @@ class SessionConfig(BaseModel):
     )
     end_on_shutdown: bool = Field(
         default=False,
-        description="Whether open sessions end when `manage.py start` stops.",
+        description="Whether open sessions end when `coulisse start` stops.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Celery beat: runs what is due, `python -m processes.beat` or `manage.py beat`.
+"""Celery beat: runs what is due, `python -m processes.beat` or `coulisse beat`.
 
 One is enough for any number of workers; several share the work.
 """

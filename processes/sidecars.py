@@ -1,4 +1,4 @@
-"""Runs the YAML's sidecars: `python -m processes.sidecars` or `manage.py sidecars`.
+"""Runs the YAML's sidecars: `python -m processes.sidecars` or `coulisse sidecars`.
 
 An edit of the YAML starts new sidecars, stops removed ones and restarts changed ones;
 the others keep running.

@@ -1,4 +1,4 @@
-"""The worker: runs background jobs, `python -m processes.worker` or `manage.py worker`.
+"""The worker: runs background jobs, `python -m processes.worker` or `coulisse worker`.
 
 It receives messages from the broker and runs each job on one of its threads. It waits
 while the broker is unavailable, also at its start.

@@ -73,8 +73,8 @@ class LocalModelDown(Unavailable):
 
     code = "local_model_down"
     detail = (
-        "`manage.py start` starts it with the server; if you added the provider while "
-        "the server was running, run `manage.py restart`"
+        "`coulisse start` starts it with the server; if you added the provider while "
+        "the server was running, run `coulisse restart`"
     )
     retryable: ClassVar[bool] = False
 

@@ -106,7 +106,7 @@ class BaseTrigger(BaseModel):
             strip_whitespace=True, min_length=1, max_length=MAX_NAME_LENGTH
         ),
         AfterValidator(_check_no_nul),
-    ] = Field(description="The unique name in logs and `manage.py triggers`.")
+    ] = Field(description="The unique name in logs and `coulisse triggers`.")
     agent: Text = Field(description="The agent or experiment to run.")
     prompt: Text = Field(description="The message for the agent.")
     user: Annotated[Text, Field(max_length=512)] | None = Field(

@@ -94,7 +94,7 @@ class ProxyAuth(ScopeConfig):
     """The credentials for `/v1` and `/mcp`, and the users they act for."""
 
     tokens: TokensConfig | None = Field(
-        None, description="`{}`: API tokens, created with `manage.py token create`."
+        None, description="`{}`: API tokens, created with `coulisse token create`."
     )
     identity: Literal["from_request", "from_credential"] | None = Field(
         None,

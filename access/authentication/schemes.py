@@ -86,7 +86,7 @@ class BasicLogin(AuthModel):
     username: Username = Field("admin", description="The name to log in with.")
     password: Password = Field(
         description="The password, with at least 8 characters, or its hash in Django's "
-        "format (`pbkdf2_sha256$…`), as `manage.py hash-password` prints it."
+        "format (`pbkdf2_sha256$…`), as `coulisse hash-password` prints it."
     )
 
 
@@ -101,7 +101,7 @@ def _check_hash(password: str) -> None:
     except (AssertionError, KeyError, TypeError, ValueError):
         # Not `from exc`: its message might show the hash.
         raise ValueError(
-            "starts like a hash but is not valid; create one with `manage.py "
+            "starts like a hash but is not valid; create one with `coulisse "
             "hash-password`"
         ) from None
 

@@ -229,7 +229,7 @@ def _remedy(settings: NamespaceSettings, recorded: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceStatus:
-    """The namespace for `manage.py check`, which creates nothing."""
+    """The namespace for `coulisse check`, which creates nothing."""
 
     is_public: bool = False
     problem: str = ""

@@ -68,7 +68,7 @@ def read_file(path: Path) -> bytes:
             elif len(content := file.read(MAX_BYTES + 1)) <= MAX_BYTES:
                 return content
     except FileNotFoundError:
-        problem = "the file does not exist; `manage.py init` creates a starter file"
+        problem = "the file does not exist; `coulisse init` creates a starter file"
     except IsADirectoryError:
         problem = "this is not a file but a directory"
     except OSError as exc:
@@ -110,7 +110,7 @@ def parse_source(content: bytes, file: str, *, is_cached: bool = False) -> YamlS
     if root is None:
         raise _file_error(
             file,
-            "the file is empty; `manage.py init --force` writes a starter file",
+            "the file is empty; `coulisse init --force` writes a starter file",
             errors.NOT_A_MAP,
         )
     if not isinstance(root, MappingNode):

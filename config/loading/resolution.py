@@ -171,6 +171,6 @@ def _conflict_error(
     command = f"overrides reset {conflicts[0].section} {conflicts[0].name}"
     message = (
         f"the file is valid, but conflicts with overrides from the studio: {changes}; "
-        f"`manage.py {command}` removes the override"
+        f"`coulisse {command}` removes the override"
     )
     return ConfigInvalid([*problems, Problem((), message, errors.CONFLICTING_OVERRIDE)])

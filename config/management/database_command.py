@@ -18,7 +18,7 @@ class DatabaseCommand(ConfigCommand):
             return super().execute(*args, **options)
         except DatabaseError as exc:
             raise CommandError(
-                f"cannot use the database: {exc}. Run `manage.py migrate` to create "
+                f"cannot use the database: {exc}. Run `coulisse migrate` to create "
                 "its tables, or select another YAML file with -c"
             ) from exc
 

@@ -1,1 +1,1 @@
-"""Starter files for `manage.py init`, and their comments for the studio."""
+"""Starter files for `coulisse init`, and their comments for the studio."""

@@ -129,7 +129,7 @@ def _record_failure(task: Task, exc: Exception) -> None:
     # Without the error's text: it may quote the model, and the model the user.
     logger.warning(
         "extraction task %s of turn %s of user %s failed: "
-        "`manage.py extraction --failed`",
+        "`coulisse extraction --failed`",
         task.pk,
         task.turn_id,
         pseudonym(task.user_id),

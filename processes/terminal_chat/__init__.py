@@ -1,1 +1,1 @@
-"""`manage.py chat`: a conversation with an agent of the running server."""
+"""`coulisse chat`: a conversation with an agent of the running server."""

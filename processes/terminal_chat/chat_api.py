@@ -151,7 +151,7 @@ class ChatApi:
             address = self._url.copy_with(username=None, password=None)
             raise ServerUnreachable(
                 f"cannot reach {address} ({exc or type(exc).__name__}): start the "
-                "server with `manage.py start`, or pass its address with --url"
+                "server with `coulisse start`, or pass its address with --url"
             ) from exc
 
 

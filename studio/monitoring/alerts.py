@@ -83,7 +83,7 @@ def _configuration_alerts(config: Config) -> Iterator[Alert]:
         yield Alert(
             level="warn",
             message=f"Restart required to apply changes in {', '.join(sections)}",
-            details="`manage.py restart` waits for running replies.",
+            details="`coulisse restart` waits for running replies.",
             address="/admin/settings",
         )
 

@@ -206,7 +206,7 @@ def test_page_is_one_query_along_an_index(target):
     assert "Sort" not in plan
 
 
-# manage.py audit
+# coulisse audit
 
 
 def test_command_prints_one_line_per_entry(target):

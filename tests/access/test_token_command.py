@@ -268,4 +268,4 @@ def test_missing_tables_error_names_migrate(yaml):
     ended = process(environment, "create", "x", "--principal", "p", f"-c{yaml}")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith("CommandError: cannot use the database")
-    assert "manage.py migrate" in ended.stderr
+    assert "coulisse migrate" in ended.stderr

@@ -1,4 +1,4 @@
-"""`manage.py demo`: creates reproducible sample data, and deletes it."""
+"""`coulisse demo`: creates reproducible sample data, and deletes it."""
 
 import random
 import uuid

@@ -1,4 +1,4 @@
-"""The sample data of `manage.py demo`, as other apps read it."""
+"""The sample data of `coulisse demo`, as other apps read it."""
 
 import uuid
 from collections.abc import Iterator

@@ -55,5 +55,5 @@ def test_no_machine_specific_path_is_named(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_named_commands_exist(page):
-    used = re.findall(r"manage\.py ([a-z][a-z-]+)", page.read_text())
-    assert set(used) <= get_commands().keys()
+    used = re.findall(r"(?m)(?:^|`)coulisse ([a-z][a-z-]+)", page.read_text())
+    assert set(used) <= {"help", *get_commands()}

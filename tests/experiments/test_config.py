@@ -188,7 +188,7 @@ def test_agents_and_limits_may_name_an_experiment(tmp_path, agent, limits, messa
     assert message in str(caught.value)
 
 
-# manage.py check
+# coulisse check
 
 
 def test_check_warns_about_a_bandit_with_a_disabled_judge(tmp_path):

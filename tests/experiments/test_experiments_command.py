@@ -1,4 +1,4 @@
-"""`manage.py experiments`, and the log line about a winner."""
+"""`coulisse experiments`, and the log line about a winner."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""`manage.py import SOURCE`: the report of a source, printed and recorded."""
+"""`coulisse import SOURCE`: the report of a source, printed and recorded."""
 
 import json
 import types

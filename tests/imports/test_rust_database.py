@@ -39,7 +39,7 @@ def test_commands_refuse_the_database_with_the_remedy(
         call_command(command, *arguments.get(command, []), "-c", str(config_path))
     state = rust.directory
     assert f"mv {state} {state}-rust" in str(error.value)
-    assert f"manage.py import coulisse --state {state}-rust" in str(error.value)
+    assert f"coulisse import coulisse --state {state}-rust" in str(error.value)
     assert content_of(rust.directory) == before
 
 

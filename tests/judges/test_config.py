@@ -113,7 +113,7 @@ def test_judge_model_is_in_the_price_list():
     assert found["openai/m"] == ("a", "quality (judge)")
 
 
-# manage.py check
+# coulisse check
 
 
 def test_check_warns_about_a_small_judge_model(tmp_path):

@@ -1,4 +1,4 @@
-"""`manage.py judge` and `manage.py scores`."""
+"""`coulisse judge` and `coulisse scores`."""
 
 import json
 import threading
@@ -276,7 +276,7 @@ def test_invalid_arguments_are_refused(server, configure, args, message):
         call_command("judge", *args, stdout=StringIO())
 
 
-# manage.py scores
+# coulisse scores
 
 
 def run_scores(*args: str) -> str:

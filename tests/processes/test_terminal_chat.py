@@ -1,4 +1,4 @@
-"""`manage.py chat` talks to the running server."""
+"""`coulisse chat` talks to the running server."""
 
 import io
 import os
@@ -311,7 +311,7 @@ def test_endless_response_is_refused(
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("http://127.0.0.1:9", "cannot reach http://127.0.0.1:9 .*manage.py start"),
+        ("http://127.0.0.1:9", "cannot reach http://127.0.0.1:9 .*coulisse start"),
         ("ftp://localhost", "--url must be an address"),
         ("http://localhost:port", "--url is not an address"),
     ],

@@ -163,7 +163,7 @@ def test_local_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(registry.LOCAL_MODEL_URL, "http://127.0.0.1:9/v1/")
     assert registry.provider_url(local) == "http://127.0.0.1:9/v1/chat/completions"
     monkeypatch.delenv(registry.LOCAL_MODEL_URL)
-    with pytest.raises(LocalModelDown, match=r"manage\.py start"):
+    with pytest.raises(LocalModelDown, match=r"coulisse start"):
         registry.provider_url(local)
 
 

@@ -99,5 +99,5 @@ async def test_local_model_url_comes_from_the_environment(fake, monkeypatch):
     await collect_events(ProviderConfig(kind="local"))
     assert fake.requests[0].path == "/v1/chat/completions"
     monkeypatch.delenv("COULISSE_LOCAL_MODEL_URL")
-    with pytest.raises(Unavailable, match=r"manage\.py start"):
+    with pytest.raises(Unavailable, match=r"coulisse start"):
         await collect_events(ProviderConfig(kind="local"))

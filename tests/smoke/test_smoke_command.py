@@ -1,4 +1,4 @@
-"""`manage.py smoke`: run, list, show."""
+"""`coulisse smoke`: run, list, show."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`manage.py tasks`: lists, shows, cancels, retries and counts tasks."""
+"""`coulisse tasks`: lists, shows, cancels, retries and counts tasks."""
 
 import json
 from io import StringIO

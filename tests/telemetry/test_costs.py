@@ -1,4 +1,4 @@
-"""Costs of turns and judges, and `manage.py spend`."""
+"""Costs of turns and judges, and `coulisse spend`."""
 
 import json
 import uuid
@@ -276,7 +276,7 @@ def plan(statement: str) -> str:
         return " ".join(str(row) for row in cursor.fetchall())
 
 
-# manage.py spend
+# coulisse spend
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`manage.py turns` and `manage.py turn`."""
+"""`coulisse turns` and `coulisse turn`."""
 
 import json
 import uuid
@@ -95,7 +95,7 @@ def test_missing_tables_error_names_the_migration_command(monkeypatch):
         raise OperationalError("no such table: telemetry_turn")
 
     monkeypatch.setattr(Turn.objects._queryset_class, "read_page", fail)
-    with pytest.raises(CommandError, match=r"manage\.py migrate"):
+    with pytest.raises(CommandError, match=r"coulisse migrate"):
         run("turns")
 
 

@@ -1,4 +1,4 @@
-"""`manage.py triggers`: lists triggers and their results, and runs one manually."""
+"""`coulisse triggers`: lists triggers and their results, and runs one manually."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""`manage.py audit`: who changed what, when and from where."""
+"""`coulisse audit`: who changed what, when and from where."""
 
 from datetime import UTC, datetime
 from typing import Any

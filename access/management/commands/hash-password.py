@@ -1,4 +1,4 @@
-"""`manage.py hash-password`: hash a password for coulisse.yaml."""  # noqa: N999
+"""`coulisse hash-password`: hash a password for coulisse.yaml."""  # noqa: N999
 
 import getpass
 import sys

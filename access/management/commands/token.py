@@ -1,4 +1,4 @@
-"""`manage.py token`: create, list and revoke API tokens."""
+"""`coulisse token`: create, list and revoke API tokens."""
 
 from argparse import ArgumentParser
 from datetime import UTC, datetime

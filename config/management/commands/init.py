@@ -16,7 +16,7 @@ DESCRIPTIONS = {
 }
 KEY_HINT = (
     "For a better model, set ANTHROPIC_API_KEY or OPENAI_API_KEY and run "
-    "`manage.py init --force`."
+    "`coulisse init --force`."
 )
 
 

@@ -1,4 +1,4 @@
-"""`manage.py overrides`: list, show and reset the studio's overrides."""
+"""`coulisse overrides`: list, show and reset the studio's overrides."""
 
 import logging
 from argparse import ArgumentParser

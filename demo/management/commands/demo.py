@@ -1,4 +1,4 @@
-"""`manage.py demo`: fills the database with simulated traffic."""
+"""`coulisse demo`: fills the database with simulated traffic."""
 
 import time
 from datetime import UTC, datetime

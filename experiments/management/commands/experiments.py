@@ -1,4 +1,4 @@
-"""`manage.py experiments`: the state of experiments, and their winners."""
+"""`coulisse experiments`: the state of experiments, and their winners."""
 
 from datetime import UTC, datetime
 from typing import Any

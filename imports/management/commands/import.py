@@ -1,4 +1,4 @@
-"""`manage.py import`: move data in from another system."""
+"""`coulisse import`: move data in from another system."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`manage.py judge`: scores past replies."""
+"""`coulisse judge`: scores past replies."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -153,7 +153,7 @@ class Command(DatabaseCommand):
         self.stdout.write(work.summary())
         if work.failed:
             raise CommandError(
-                f"{work.failed:,} could not be judged: `manage.py scores` shows why, "
+                f"{work.failed:,} could not be judged: `coulisse scores` shows why, "
                 "--retry retries them"
             )
 

@@ -1,4 +1,4 @@
-"""`manage.py scores`: judges' scores of agents, and users' feedback."""
+"""`coulisse scores`: judges' scores of agents, and users' feedback."""
 
 from datetime import UTC, datetime
 from typing import Any

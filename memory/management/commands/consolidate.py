@@ -1,4 +1,4 @@
-"""`manage.py consolidate`: summarize old conversations now."""
+"""`coulisse consolidate`: summarize old conversations now."""
 
 from datetime import UTC, datetime
 from typing import Any

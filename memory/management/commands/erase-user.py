@@ -1,4 +1,4 @@
-"""`manage.py erase-user`: erase all data of a user."""  # noqa: N999
+"""`coulisse erase-user`: erase all data of a user."""  # noqa: N999
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -61,7 +61,7 @@ class Command(UserCommand):
     def _write_tokens(self, count: int, verb: str, user: str) -> None:
         self.stderr.write(
             f"{count} active API token{'' if count == 1 else 's'} {verb} for user "
-            f"{user}: list with `manage.py token list`, revoke with `manage.py token "
+            f"{user}: list with `coulisse token list`, revoke with `coulisse token "
             "revoke`",
             str,
         )

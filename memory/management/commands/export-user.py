@@ -1,4 +1,4 @@
-"""`manage.py export-user`: export all data of a user."""  # noqa: N999
+"""`coulisse export-user`: export all data of a user."""  # noqa: N999
 
 import os
 import tempfile

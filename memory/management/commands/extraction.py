@@ -1,4 +1,4 @@
-"""`manage.py extraction`: list extraction jobs, and retry failed ones."""
+"""`coulisse extraction`: list extraction jobs, and retry failed ones."""
 
 import uuid
 from typing import Any

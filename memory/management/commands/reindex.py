@@ -1,4 +1,4 @@
-"""`manage.py reindex`: embed the stored texts with the current embedder."""
+"""`coulisse reindex`: embed the stored texts with the current embedder."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`manage.py admin`: an alias of `studio`."""
+"""`coulisse admin`: an alias of `studio`."""
 
 from processes.management.commands import studio
 

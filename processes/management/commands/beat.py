@@ -1,4 +1,4 @@
-"""`manage.py beat`: runs beat alone, without `start`."""
+"""`coulisse beat`: runs beat alone, without `start`."""
 
 from typing import Any
 

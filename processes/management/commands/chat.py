@@ -1,4 +1,4 @@
-"""`manage.py chat`: talks to an agent of the running server."""
+"""`coulisse chat`: talks to an agent of the running server."""
 
 import os
 import signal

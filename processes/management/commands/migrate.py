@@ -1,4 +1,4 @@
-"""`manage.py migrate`: Django's command, which refuses databases it cannot upgrade."""
+"""`coulisse migrate`: Django's command, which refuses databases it cannot upgrade."""
 
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def _refuse_unknown_schema() -> None:
         raise SchemaUnknown(
             "this database was created by an earlier version of Coulisse that cannot "
             f"be upgraded (it has the migration {names[0]}). Keep a copy, then delete "
-            "the SQLite database with `manage.py reset`, or point DATABASE_URL to an "
+            "the SQLite database with `coulisse reset`, or point DATABASE_URL to an "
             "empty one"
         )
 

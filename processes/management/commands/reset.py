@@ -1,4 +1,4 @@
-"""`manage.py reset`: deletes the SQLite database and its queued messages."""
+"""`coulisse reset`: deletes the SQLite database and its queued messages."""
 
 import logging
 import shutil
@@ -93,7 +93,7 @@ def _database_files() -> list[Path]:
     if "sqlite" not in database["ENGINE"]:
         raise ResetRefused(
             "DATABASE_URL names a PostgreSQL database, which reset does not delete: "
-            "drop it with `dropdb`, or empty it with `manage.py flush`"
+            "drop it with `dropdb`, or empty it with `coulisse flush`"
         )
     names = [f"{database['NAME']}{suffix}" for suffix in SUFFIXES]
     return [path for path in map(Path, names) if path.exists()]

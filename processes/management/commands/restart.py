@@ -1,4 +1,4 @@
-"""`manage.py restart`: stop, then start."""
+"""`coulisse restart`: stop, then start."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`manage.py runserver`: Django's development server, with Daphne.
+"""`coulisse runserver`: Django's development server, with Daphne.
 
 Daphne is not in `INSTALLED_APPS`: its app would load Twisted into every process.
 """

@@ -1,4 +1,4 @@
-"""`manage.py sidecars`: runs the sidecars alone, without `start`."""
+"""`coulisse sidecars`: runs the sidecars alone, without `start`."""
 
 from typing import Any
 

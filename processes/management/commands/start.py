@@ -1,4 +1,4 @@
-"""`manage.py start`: serve the YAML."""
+"""`coulisse start`: serve the YAML."""
 
 import logging
 from argparse import ArgumentTypeError

@@ -1,4 +1,4 @@
-"""`manage.py status`: shows the running processes and their files."""
+"""`coulisse status`: shows the running processes and their files."""
 
 import math
 import sys

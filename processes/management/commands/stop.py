@@ -1,4 +1,4 @@
-"""`manage.py stop`: stops the running server."""
+"""`coulisse stop`: stops the running server."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`manage.py studio`: opens the studio in a browser."""
+"""`coulisse studio`: opens the studio in a browser."""
 
 import webbrowser
 from typing import Any

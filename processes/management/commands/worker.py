@@ -1,4 +1,4 @@
-"""`manage.py worker`: runs background jobs alone, without `start`."""
+"""`coulisse worker`: runs background jobs alone, without `start`."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""`manage.py prices`: the prices of the configured models."""
+"""`coulisse prices`: the prices of the configured models."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`manage.py smoke`: runs smoke tests, and shows their results."""
+"""`coulisse smoke`: runs smoke tests, and shows their results."""
 
 import uuid
 from argparse import ArgumentParser

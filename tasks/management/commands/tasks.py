@@ -1,4 +1,4 @@
-"""`manage.py tasks`: lists, counts, cancels and retries background tasks."""
+"""`coulisse tasks`: lists, counts, cancels and retries background tasks."""
 
 import uuid
 from argparse import ArgumentParser

@@ -1,4 +1,4 @@
-"""`manage.py spend`: costs of recorded turns."""
+"""`coulisse spend`: costs of recorded turns."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""`manage.py turn`: one turn, and the tree of its calls."""
+"""`coulisse turn`: one turn, and the tree of its calls."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`manage.py turns`: recent turns."""
+"""`coulisse turns`: recent turns."""
 
 from typing import Any
 

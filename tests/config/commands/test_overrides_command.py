@@ -1,4 +1,4 @@
-"""`manage.py overrides`, and the overrides in the output of `manage.py check`."""
+"""`coulisse overrides`, and the overrides in the output of `coulisse check`."""
 
 import json
 from io import StringIO
@@ -107,7 +107,7 @@ def test_overrides_command_undoes_a_blocking_override(run, agents, file):
     override_editor.disable_entry(agents, "bob", by="user:ada")
     file.write_text(BOTH)
     with pytest.raises(
-        CommandError, match=r"E014.*`manage.py overrides reset agents bob`"
+        CommandError, match=r"E014.*`coulisse overrides reset agents bob`"
     ):
         run(command="check")
     assert "rejected" in run()

@@ -20,7 +20,7 @@ def read_error(path: Path) -> str:
 
 def test_missing_file_error_names_the_remedy(file):
     assert read_error(file).startswith(
-        "coulisse.yaml: the file does not exist; `manage.py"
+        "coulisse.yaml: the file does not exist; `coulisse"
     )
 
 

@@ -82,7 +82,7 @@ def test_edit_blocked_by_a_tombstone_names_it(agents, watcher, file, caplog):
     (logged,) = [r.getMessage() for r in caplog.records if "is invalid" in r.message]
     assert "variant 'cleo', which is not under agents:" in logged
     assert "agent 'cleo' is disabled there" in logged
-    assert "`manage.py overrides reset agents cleo`" in logged
+    assert "`coulisse overrides reset agents cleo`" in logged
     override_editor.reset_entry(agents, "cleo", by=BY)
     watcher.poll()
     experiments = overridable_entries.get_section("experiments")

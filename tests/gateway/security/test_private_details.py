@@ -19,7 +19,7 @@ PRIVATE = re.compile(
     r"|coulisse\.yaml|/tmp/|/work/|/no-such|\.py\b"  # files
     r"|\b[A-Z]{3,}_[A-Z_]{3,}"  # variables
     r"|\b(?:providers|server|auth|prices|telemetry|tasks|memory|limits|mcp|users|"
-    r"triggers)[.:][a-z_ ]|base_url|api_key|_seconds\b(?!\W:)|max_body_bytes|manage\.py"
+    r"triggers)[.:][a-z_ ]|base_url|api_key|_seconds\b(?!\W:)|max_body_bytes|`coulisse "
     r"|sk-(?!coulisse)\w"
 )
 

@@ -1,4 +1,4 @@
-"""`manage.py reindex`: embeds texts with the current embedder, in batches."""
+"""`coulisse reindex`: embeds texts with the current embedder, in batches."""
 
 import uuid
 from io import StringIO

@@ -38,7 +38,7 @@ def test_database_with_unknown_schema_is_refused(
         refused = project.run(command)
         assert refused.returncode == 1
         assert "memory.0001_of_another_version" in refused.stderr
-        assert "manage.py reset" in refused.stderr
+        assert "coulisse reset" in refused.stderr
     assert project.run("reset", "--yes").returncode == 0
     assert project.run("migrate", "--verbosity=0").returncode == 0
 

@@ -1,4 +1,4 @@
-"""`manage.py prices`, and the warning about models without a price."""
+"""`coulisse prices`, and the warning about models without a price."""
 
 import json
 from io import StringIO
@@ -162,7 +162,7 @@ def test_invalid_file_is_refused(file):
         run(file)
 
 
-# manage.py check
+# coulisse check
 
 
 def warned(file: Path) -> list[checks.CheckMessage]:
