@@ -190,6 +190,11 @@ class AgentConfig(BaseModel):
         "`true`, `false`, or a list of `dispatch_task` and `tasks_status`. Unset: the "
         "default under `tasks:`.",
     )
+    task_scope: Literal["user", "all"] = Field(
+        default="user",
+        description="Whose tasks `tasks_status` lists: those of the turn's user, or "
+        "those of all users, for agents that only the operator calls.",
+    )
     subagents: tuple[str, ...] = Field(
         default=(), description="Names of the agents and experiments it may call."
     )

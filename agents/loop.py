@@ -9,7 +9,6 @@ import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from agents import message_filters, rescue, tool_execution
@@ -17,7 +16,8 @@ from agents.config import AgentConfig
 from agents.fallback_chain import FallbackChain, Model, accepted_extras
 from agents.model_round import PromptCut, Round
 from agents.stream_filter import StreamFilter
-from core import token_estimates, token_usage, trace
+from agents.tool_set import ToolSet, build_tool_set, note_refusal, refuses_tools
+from core import token_usage, trace
 from core.errors import CoulisseError, recorded_text
 from core.events import (
     Event,
@@ -31,7 +31,7 @@ from core.events import (
 )
 from core.messages import Message, ToolCall
 from core.reply import Reply
-from core.tools import Tool, to_openai_tool
+from core.tools import Tool
 from core.trace import Call
 from providers import client, registry
 from providers.errors import CONTEXT_TOO_LONG, ContentFiltered, RequestRefused
@@ -59,7 +59,7 @@ class AgentRun:
     """OpenAI tool objects; their calls go back to the client."""
     own_tools: Sequence[Tool] = ()
     """The agent's own tools; clients do not see their calls."""
-    tool_set: "ToolSet | None" = None
+    tool_set: ToolSet | None = None
     """The callable tools, if known already; otherwise derived from the tools above."""
     stream: bool = True
     final_text_only: bool = False
@@ -72,57 +72,6 @@ class AgentRun:
     """An opaque id of the end user, for the provider."""
     record: list[Call] = field(default_factory=list)
     """Each model call and tool call is appended here when it starts."""
-
-
-@dataclass(frozen=True)
-class ToolSet:
-    """The tools that a model may call in one turn, and who executes them."""
-
-    own: Mapping[str, Tool]
-    client_names: frozenset[str]
-    tools: Sequence[dict[str, Any]]
-    parameters: Mapping[str, Any]
-
-    @cached_property
-    def tool_tokens(self) -> int:
-        """The estimated tokens of the tool definitions, per call of the model."""
-        return token_estimates.estimate_json(self.tools)
-
-    def own_calls(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
-        """Return the calls that are executed here, including calls of unknown tools."""
-        return [call for call in calls if call.name not in self.client_names]
-
-    def parameters_for_round(self, *, is_last: bool) -> Mapping[str, Any]:
-        """Return the parameters of a round; the last round forbids tool calls."""
-        if is_last and self.tools:
-            return {**self.parameters, "tool_choice": "none"}
-        return self.parameters
-
-
-def build_tool_set(
-    client_tools: Sequence[dict[str, Any]],
-    own_tools: Sequence[Tool],
-    parameters: Mapping[str, Any],
-) -> ToolSet:
-    """Select the client's tools and the agent's own tools that the model may call.
-
-    The request's `tool_choice` refers to the client's tools. If it requires a call, the
-    agent's tools are left out. If it is `none`, only the agent's tools stay.
-    """
-    choice = parameters.get("tool_choice")
-    if choice == "none" and own_tools:
-        client_tools = ()
-        parameters = {
-            name: parameters[name] for name in parameters if name != "tool_choice"
-        }
-    elif choice not in (None, "auto", "none"):
-        own_tools = ()
-    return ToolSet(
-        own={tool.name: tool for tool in own_tools},
-        client_names=frozenset(tool["function"]["name"] for tool in client_tools),
-        tools=[*client_tools, *map(to_openai_tool, own_tools)],
-        parameters=parameters,
-    )
 
 
 async def run(agent_run: AgentRun) -> AsyncGenerator[Event]:
@@ -241,9 +190,9 @@ async def _call_model(
 ) -> AsyncGenerator[Event]:
     """Call the model, collect its reply and record the call.
 
-    Retries without images in tool results if the model refuses them, and with the next
-    model of the fallback chain if this one fails before the client received anything. A
-    reply that breaks off later is continued.
+    Retries without images in tool results, or without optional tools, if the model
+    refuses them, and with the next model of the fallback chain if this one fails before
+    the client received anything. A reply that breaks off later is continued.
     """
     while True:
         model = current.model = agent_run.fallback_chain.model
@@ -297,10 +246,13 @@ def _build_request(
     messages = message_filters.drop_foreign_reasoning(sent, str(model))
     if form is not None:
         messages = rescue.messages_to_continue(messages, current.said, form)
+    is_optional = tool_set.is_optional_for(agent_run.agent)
+    has_tools = not (is_optional and refuses_tools(str(model)))
+    current.may_drop_tools = is_optional and has_tools
     return ModelRequest(
         model=model.name,
         messages=messages,
-        tools=tool_set.tools,
+        tools=tool_set.tools if has_tools else (),
         parameters=model.parameters(current.parameters, agent_run.response_format),
         extra_parameters=accepted_extras(
             model, agent_run.agent, agent_run.extra_parameters
@@ -344,6 +296,9 @@ def _recover(
         return False
     if isinstance(error, RequestRefused) and error.code == CONTEXT_TOO_LONG:
         return _find_room(agent_run, current, error)
+    if current.may_drop_tools and note_refusal(str(current.model), error):
+        current.stream_filter.restart_round()
+        return True
     may_lack_vision = isinstance(error, RequestRefused) and not isinstance(
         error, ContentFiltered
     )

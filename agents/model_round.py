@@ -58,6 +58,8 @@ class Round:
     refused_forms: int = 0
     """The forms in which the model has refused to continue it."""
     cut: PromptCut = field(default_factory=PromptCut)
+    may_drop_tools: bool = False
+    """Whether the call had tools that the model may do without."""
 
     @property
     def message(self) -> Message:

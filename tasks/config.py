@@ -26,8 +26,7 @@ class TasksConfig(BaseModel):
     tools: bool = Field(
         default=True,
         description="Whether agents have the tools dispatch_task and tasks_status, "
-        "unless their `task_tools` differs. Without a `tasks:` block they have "
-        "neither.",
+        "unless their `task_tools` differs.",
     )
     retries: int = Field(
         default=0,
@@ -60,14 +59,9 @@ class TasksConfig(BaseModel):
     )
 
 
-def _default_config() -> TasksConfig:
-    """Return the configuration without a `tasks:` block in the YAML."""
-    return TasksConfig(tools=False)
-
-
 TASKS: Section[TasksConfig] = Section(
     key="tasks",
     shape=TasksConfig,
-    default=_default_config,
+    default=TasksConfig,
     description="background tasks",
 )

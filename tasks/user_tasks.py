@@ -25,18 +25,20 @@ def cancel_task(task_id: uuid.UUID, user_id: UserId) -> TaskObject:
 
 
 def list_tasks(
-    user_id: UserId,
+    user_id: UserId | None,
     *,
     state: str | None = None,
     agent: str | None = None,
     after: tuple[datetime, uuid.UUID] | None = None,
     limit: int = 20,
 ) -> TaskList:
-    """Return a page of tasks, newest first.
+    """Return a page of tasks, newest first: of all users if `user_id` is None.
 
     `after` is the `created_at` and the id of the last task of the previous page.
     """
-    found = Task.objects.visible_to(user_id)
+    found = Task.objects.listed()
+    if user_id is not None:
+        found = found.of_user(user_id)
     if state is not None:
         found = found.in_states([state])
     if agent:

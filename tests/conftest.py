@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from processes.http_server.protocol import protocol_options
 from providers import sync_bridge
 from providers.transport import endpoint_pool
 from studio.server import event_loop_bridge
+from tasks.config import TASKS, TasksConfig
 from tasks.queue import publisher
 from testing.scripted_provider import FakeProvider
 from tests import tiers
@@ -299,12 +301,20 @@ def running(database: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def configure(
     running: str, fake: FakeProvider, tmp_path: Path
 ) -> Callable[[str], None]:
-    """Return a function that loads a YAML text into the running server."""
+    """Return a function that loads a YAML text into the running server.
 
-    def configure(text: str) -> None:
+    Without a `tasks:` section agents have no task tools, unless `task_tools` is true:
+    prompts and their costs are those of the test.
+    """
+
+    def configure(text: str, *, task_tools: bool = False) -> None:
         path = tmp_path / "coulisse.yaml"
         path.write_text(text.replace("{fake}", fake.root_url))
-        live.set_current(loader.load_file(path))
+        config = loader.load_file(path)
+        if not (task_tools or "\ntasks:" in text):
+            without = {TASKS.key: TasksConfig(tools=False)}
+            config = replace(config, values={**config.values, **without})
+        live.set_current(config)
 
     return configure
 

@@ -10,7 +10,7 @@ from typing import Any
 from access.limits.usage_counters import Charge
 from access.users.caller import ANONYMOUS, Caller
 from agents.config import AgentConfig
-from agents.loop import ToolSet
+from agents.tool_set import ToolSet
 from config.sections import Config
 from core import trace
 from core.history import HistoryMode

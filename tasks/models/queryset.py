@@ -112,9 +112,12 @@ class TaskQuerySet(models.QuerySet["Task"]):
         tasks = self.without_extractions()
         return tasks.filter(kind=kind) if kind else tasks
 
+    def listed(self) -> "TaskQuerySet":
+        """Return the tasks of the kinds that users and agents see."""
+        return self.without_extractions().filter(kind__in=task_kinds.listed_names())
+
     def visible_to(self, user_id: UserId) -> "TaskQuerySet":
-        own = self.of_user(user_id).without_extractions()
-        return own.filter(kind__in=task_kinds.listed_names())
+        return self.listed().of_user(user_id)
 
     def of_origin(self, *origins: str) -> "TaskQuerySet":
         """Return the tasks that these created; extractions have no origin."""

@@ -34,11 +34,10 @@ def documented_value(value: bool | float) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:g}"
 
 
-def test_task_tools_require_the_tasks_block(tmp_path):
-    assert not load(tmp_path).get(TASKS).tools
-    assert not load(tmp_path, "tasks:").get(TASKS).tools
-    assert load(tmp_path, "tasks: {}").get(TASKS).tools
-    assert load(tmp_path).get(TASKS).enabled
+def test_task_tools_need_no_tasks_block(tmp_path):
+    for block in ("", "tasks:", "tasks: {}"):
+        assert load(tmp_path, block).get(TASKS) == TasksConfig()
+    assert not load(tmp_path, "tasks: {tools: false}").get(TASKS).tools
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from turns.agent_tasks.task_requests import MAX_GENERATION
 pytestmark = pytest.mark.database
 
 WITH_TASKS = CONFIG + "\ntasks: {}\n"
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {}}}
 
 
 def tools(body: Any) -> list[str]:
@@ -94,11 +95,16 @@ def test_tools_match_the_documentation(
     ("of_agent", "of_all", "offered"),
     [
         ("", "tasks: {}", {"dispatch_task", "tasks_status"}),
-        ("", "", set()),
+        ("", "", {"dispatch_task", "tasks_status"}),
         ("", "tasks: {tools: false}", set()),
         ("", "tasks: {enabled: false}", set()),
         ("task_tools: false", "tasks: {}", set()),
-        ("task_tools: true", "", {"dispatch_task", "tasks_status"}),
+        ("task_tools: false", "", set()),
+        (
+            "task_tools: true",
+            "tasks: {tools: false}",
+            {"dispatch_task", "tasks_status"},
+        ),
         ("task_tools: [tasks_status]", "tasks: {tools: false}", {"tasks_status"}),
     ],
 )
@@ -106,7 +112,7 @@ def test_configuration_decides_which_agents_have_task_tools(
     client, fake, user, configure, of_agent, of_all, offered
 ):
     agent = f"    seed: 7\n    {of_agent}" if of_agent else "    seed: 7"
-    configure(CONFIG.replace("    seed: 7", agent) + f"\n{of_all}\n")
+    configure(CONFIG.replace("    seed: 7", agent) + f"\n{of_all}\n", task_tools=True)
     ask(client, user, "hi", agent="tuned")
     assert set(tools(fake.bodies[0])) == offered
 
@@ -114,6 +120,34 @@ def test_configuration_decides_which_agents_have_task_tools(
 def test_incognito_turn_has_no_task_tools(chat, fake, user):
     ask(chat, user, "hi", metadata={"memory": "incognito"})
     assert tools(fake.bodies[0]) == []
+
+
+def test_tool_choice_none_excludes_task_tools_that_no_agent_asks_for(
+    chat, configure, fake, user
+):
+    ask(chat, user, "hi", tools=[TOOL], tool_choice="none")
+    assert tools(fake.bodies[0]) == ["add"]
+    configure(CONFIG.replace("    seed: 7", "    seed: 7\n    task_tools: true"))
+    ask(chat, user, "hi", agent="tuned", tools=[TOOL], tool_choice="none")
+    assert tools(fake.bodies[1]) == ["dispatch_task", "tasks_status"]
+
+
+def test_models_without_tools_answer_without_task_tools(chat, configure, fake, user):
+    configure(WITH_TASKS.replace("gpt-test", "gemma"))
+    fake.fail(400, "gemma does not support tools")
+    for _ in range(2):
+        fake.reply("Hello.")
+        reply = ask(chat, user, "hi")
+        assert reply.choices[0].message.content == "Hello."
+    # The model is not offered tools again.
+    assert [bool(tools(body)) for body in fake.bodies] == [True, False, False]
+
+
+def test_tools_of_the_client_are_never_dropped(chat, fake, user):
+    fake.fail(400, "gemma does not support tools")
+    with pytest.raises(openai.BadRequestError, match="does not support tools"):
+        ask(chat, user, "hi", tools=[TOOL])
+    assert len(fake.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -170,6 +204,24 @@ def test_agent_sees_only_tasks_of_its_user(chat, fake, user):
     assert newest["created_at"].endswith("Z")
     assert oldest["result"] == "Found."
     assert answer(fake.bodies[2])["tasks"] == [oldest]
+
+
+def test_operators_agent_sees_tasks_of_all_users(chat, configure, fake, user):
+    configure(
+        CONFIG.replace("    seed: 7", "    seed: 7\n    task_scope: all"),
+        task_tools=True,
+    )
+    other = identity.derive_user_id(f"{user}-b")
+    Task.objects.enqueue([TaskSpec("agent", other, "claude", "Of another user.")])
+    Task.objects.filter(user_id=other).update(state="done", result="A private reply.")
+    for agent in ("tuned", "assistant"):
+        fake.call_tool("tasks_status", {"limit": 1})
+        ask(chat, user, "What is going on?", agent=agent)
+    [listed] = answer(fake.bodies[1])["tasks"]
+    assert (listed["agent"], listed["state"]) == ("claude", "done")
+    assert listed["prompt"] == "Of another user."
+    assert "result" not in listed
+    assert answer(fake.bodies[3])["tasks"] == []
 
 
 def test_dispatched_task_has_its_own_thread(

@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import partial
 
 from access.users import identity
-from agents import fallback_chain, loop
+from agents import fallback_chain
 from agents.config import AgentConfig
-from agents.loop import ToolSet
 from agents.state import presentation
+from agents.tool_set import ToolSet, build_tool_set
 from config import live
 from config.sections import Config
 from core import token_usage
@@ -74,7 +74,7 @@ async def prepare(request: TurnRequest) -> Turn:
     if agent.state and history_mode != "none":
         state = TurnState(agent.state)
     tools = await _tools(config, request, agent, state, history_mode)
-    tool_set = loop.build_tool_set(request.tools, tools, request.parameters)
+    tool_set = build_tool_set(request.tools, tools, request.parameters)
     count_tokens = _prompt_counter(config, request, agent, tool_set)
     draft = PromptDraft.of(request, agent, history_mode, count_tokens)
     now = int(started.at.timestamp())

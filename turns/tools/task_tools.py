@@ -62,15 +62,19 @@ STATUS_PARAMETERS: Mapping[str, Any] = {
 def make_tools(
     config: Config, user_id: UserId, request: TurnRequest, agent: AgentConfig
 ) -> Iterable[Tool]:
-    """Return the task tools that the YAML gives an agent, bound to a turn.
+    """Return the task tools of an agent, bound to a turn.
 
-    An incognito turn has none, because a task is stored.
+    An incognito turn has none, because a task is stored. A request with the
+    `tool_choice` of `none` has those only that the agent's YAML names.
     """
     settings = config.get(TASKS)
     if not settings.enabled or request.options.is_incognito:
         return ()
+    if agent.task_tools is None and request.parameters.get("tool_choice") == "none":
+        return ()
     granted = _granted_tools(agent.task_tools, by_default=settings.tools)
-    handlers = _TaskToolHandlers(config, user_id, request)
+    owner = None if agent.task_scope == "all" else user_id
+    handlers = _TaskToolHandlers(config, user_id, request, owner)
     return [tool for tool in _all_tools(handlers) if tool.name in granted]
 
 
@@ -112,6 +116,8 @@ class _TaskToolHandlers:
     config: Config
     user_id: UserId
     request: TurnRequest
+    owner: UserId | None
+    """The user whose tasks are listed; None for all users."""
 
     def agent_names(self) -> str:
         may_call = self.request.caller.may_call
@@ -141,14 +147,23 @@ class _TaskToolHandlers:
     async def status(self, arguments: StatusArguments) -> Any:
         tasks = await database_executor.run(
             user_tasks.list_tasks,
-            self.user_id,
+            self.owner,
             state=arguments.state,
             limit=arguments.limit,
         )
-        return {"tasks": [_summarize(task) for task in tasks.data]}
+        return {
+            "tasks": [
+                _summarize(task, has_result=self.owner is not None)
+                for task in tasks.data
+            ]
+        }
 
 
-def _summarize(task: ListedTask) -> dict[str, Any]:
+def _summarize(task: ListedTask, *, has_result: bool) -> dict[str, Any]:
+    """Return what the model receives of a task.
+
+    The replies to other users stay out of the conversation.
+    """
     data = task.model_dump(mode="json")
     return {
         "task_id": data["id"],
@@ -156,6 +171,8 @@ def _summarize(task: ListedTask) -> dict[str, Any]:
         "state": data["state"],
         "prompt": truncate(task.prompt, MAX_SUMMARY_PROMPT),
         **{name: data[name] for name in ("created_at", "started_at", "finished_at")},
-        **({"result": data["result"]} if data["state"] == "done" else {}),
+        **(
+            {"result": data["result"]} if has_result and data["state"] == "done" else {}
+        ),
         **({"error": truncate(data["error"], MAX_LISTED)} if data["error"] else {}),
     }

@@ -181,6 +181,7 @@ def cases(*kinds: str) -> list[Any]:
 
 
 YAML = """
+tasks: {{tools: false}}
 providers:
   main:
     kind: {kind}
