@@ -63,6 +63,11 @@ class SourceDatabase:
         (number,) = self._database.execute(query).fetchone()
         return int(number)
 
+    def users(self, table: str) -> Iterator[object]:
+        """Yield each user of a table once, as stored."""
+        query = f"SELECT DISTINCT user_id FROM {table}"  # noqa: S608  our own names
+        return (row["user_id"] for row in self._database.execute(query))
+
     def query(self, query: str, values: Sequence[Any] = ()) -> Iterator[Row]:
         yield from self._database.execute(query, values)
 

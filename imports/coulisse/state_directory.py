@@ -1,5 +1,6 @@
 """The state directory of the Rust version, and the order in which it is imported."""
 
+import sqlite3
 from argparse import ArgumentParser
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +10,8 @@ from django.conf import settings
 
 from config import live
 from config.sections import Config
-from imports.coulisse import facts, history, scores, tokens, users
+from imports.coulisse import facts, overrides, scores, tokens, users
+from imports.coulisse.history import HistoryImport
 from imports.coulisse.source_database import SourceDatabase
 from imports.errors import SourceUnreadable
 from imports.report import Report
@@ -41,17 +43,30 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: dict[str, Any], report: Report) -> None:
-    """Import users, tokens, messages, memories and scores; raises `CoulisseError`."""
+    """Import what has a counterpart; raises `CoulisseError`."""
     config = live.read_effective(options["config"])
-    with closing(SourceDatabase(_database_path(options["state"]))) as source:
-        users.adopt_namespace(source, report)
-        tokens.import_tokens(source, report)
-        history.import_history(source, config.get(MEMORY), report)
-        facts.import_facts(source, _embedder_id(config, report), report)
-        scores.import_scores(source, report)
-        for table, remedy in NO_COUNTERPART.items():
-            if number := source.count(table):
-                report.no_counterpart(f"{number:,} rows of '{table}'", remedy)
+    live.set_current(config)
+    path = _database_path(options["state"])
+    try:
+        with closing(SourceDatabase(path)) as source:
+            _import(source, config, report)
+    except sqlite3.Error as exc:
+        raise SourceUnreadable(
+            f"SQLite cannot read {path} ({exc}): repair a copy with `sqlite3 FILE "
+            ".recover | sqlite3 NEW`, and import that"
+        ) from exc
+
+
+def _import(source: SourceDatabase, config: Config, report: Report) -> None:
+    users.adopt_namespace(source, report)
+    tokens.import_tokens(source, report)
+    HistoryImport(source, config.get(MEMORY), report).run()
+    facts.import_facts(source, _embedder_id(config, report), report)
+    scores.import_scores(source, report)
+    overrides.import_overrides(source, report)
+    for table, remedy in NO_COUNTERPART.items():
+        if number := source.count(table):
+            report.no_counterpart(f"{number:,} rows of '{table}'", remedy)
 
 
 def _database_path(state: Path) -> Path:

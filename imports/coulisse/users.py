@@ -46,14 +46,8 @@ def adopt_namespace(source: SourceDatabase, report: Report) -> None:
 def _has_named_users(source: SourceDatabase) -> bool:
     if source.count("api_tokens"):
         return True
-    for table in USER_TABLES:
-        if table not in source.tables:
-            continue
-        query = f"SELECT DISTINCT user_id FROM {table}"  # noqa: S608  our own names
-        for row in source.query(query):
-            if _is_named(row["user_id"]):
-                return True
-    return False
+    tables = [table for table in USER_TABLES if table in source.tables]
+    return any(_is_named(user) for table in tables for user in source.users(table))
 
 
 def _is_named(user_id: object) -> bool:

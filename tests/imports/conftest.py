@@ -10,6 +10,7 @@ from django.test.utils import override_settings
 
 from access.models import UserNamespace
 from access.users import user_namespace
+from config import live
 from tests.imports.rust_state import RustState
 
 YAML = """
@@ -48,7 +49,9 @@ def run_import(database, rust, config_path):
         call_command("import", "coulisse", *arguments, stdout=out)
         return json.loads(out.getvalue())
 
-    return run
+    before = live.current_or_none()
+    yield run
+    live.set_current(before)
 
 
 @pytest.fixture

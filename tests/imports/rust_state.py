@@ -1,6 +1,7 @@
 """Build state directories of the Rust version, with its tables."""
 
 import itertools
+import json
 import sqlite3
 import struct
 import uuid
@@ -33,6 +34,9 @@ CREATE TABLE dynamic_agents (config_json TEXT, created_at INTEGER NOT NULL,
     disabled INTEGER NOT NULL DEFAULT 0, name TEXT NOT NULL PRIMARY KEY,
     updated_at INTEGER NOT NULL);
 CREATE TABLE dynamic_judges (config_json TEXT, created_at INTEGER NOT NULL,
+    disabled INTEGER NOT NULL DEFAULT 0, name TEXT NOT NULL PRIMARY KEY,
+    updated_at INTEGER NOT NULL);
+CREATE TABLE dynamic_experiments (config_json TEXT, created_at INTEGER NOT NULL,
     disabled INTEGER NOT NULL DEFAULT 0, name TEXT NOT NULL PRIMARY KEY,
     updated_at INTEGER NOT NULL);
 CREATE TABLE events (correlation_id TEXT NOT NULL, created_at INTEGER NOT NULL,
@@ -95,6 +99,20 @@ class RustState:
         self.insert(
             "token_usage", token_id=token, cost_micro_usd=micro_usd, created_at=at
         )
+
+    def override(self, section: str, name: str, config: dict | None, **values) -> None:
+        """Add an entry of the studio, or with None, a disabled one of the file."""
+        row = {
+            "name": name,
+            "config_json": None if config is None else json.dumps(config),
+            "disabled": config is None,
+            "created_at": START,
+            "updated_at": START,
+        } | values
+        names, marks = ", ".join(row), ", ".join("?" * len(row))
+        with closing(sqlite3.connect(self.path)) as database, database:
+            query = f"INSERT INTO dynamic_{section} ({names}) VALUES ({marks})"
+            database.execute(query, list(row.values()))
 
     def score(self, user, message: str, score: float, **values) -> str:
         values = {

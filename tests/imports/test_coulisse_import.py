@@ -65,7 +65,7 @@ def test_second_run_writes_only_what_is_new(rust, run_import, uuid_user):
 
 def test_large_history_is_read_in_batches(rust, run_import, uuid_user, monkeypatch):
     monkeypatch.setattr(source_database, "BATCH_SIZE", 3)
-    monkeypatch.setattr(history, "BATCH_MESSAGES", 4)
+    monkeypatch.setattr(history, "BATCH_TURNS", 4)
     for number in range(10):
         rust.message(uuid_user, "user", f"question {number}")
         rust.message(uuid_user, "assistant", f"answer {number}")
@@ -250,6 +250,26 @@ def test_table_with_damaged_pages_is_read_as_far_as_possible(
     report = run_import()
     assert any("cannot read the table" in each["reason"] for each in report["skipped"])
     assert report["counts"]["memories"]["written"] == 1
+
+
+def test_unreadable_database_is_an_error_with_a_remedy(rust, run_import):
+    content = bytearray(rust.path.read_bytes())
+    content[2 * 4096 :] = b"\xff" * (len(content) - 2 * 4096)
+    rust.path.write_bytes(content)
+    with pytest.raises(CommandError, match=r"sqlite3 FILE \.recover"):
+        run_import()
+
+
+def test_replies_have_their_agents_from_recorded_turns(rust, run_import, uuid_user):
+    for payload in ('{"agent": "writer", "experiment": ""}', "no JSON", "{}"):
+        rust.message(uuid_user, "user", "Hello")
+        reply = rust.message(uuid_user, "assistant", "Hi")
+        values = {"correlation_id": reply, "kind": "turn_start", "payload": payload}
+        rust.insert("events", user_id=str(uuid_user), **values)
+    run_import()
+    rows = StoredMessage.objects.filter(thread__user_id=uuid_user).order_by("position")
+    agents = list(rows.values_list("agent", flat=True))
+    assert agents == ["", "writer", "", "", "", ""]
 
 
 def test_missing_tables_are_noted(rust, run_import):
