@@ -203,7 +203,11 @@ def test_namespace_replaces_that_of_an_unused_installation(
     assert new_installation.read_text().splitlines()[0] == "A=b"
 
 
-def test_named_users_are_refused_beside_users_of_another_namespace(rust, run_import):
+def test_named_users_are_refused_beside_users_of_another_namespace(
+    rust, run_import, uuid_user
+):
+    rust.message(uuid_user, "user", "Hello")
+    run_import()
     rust.message(user_id_of("ada"), "user", "Hello")
     with pytest.raises(CommandError, match="import into a new database"):
         run_import()
