@@ -16,13 +16,13 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from core.errors import CoulisseError, Invalid, recorded_text
-from core.events import Event
+from core.events import Event, TurnFinished
 from core.trace import CANCELLED, Attempt
 from providers import registry
 from providers.config import BreakerConfig, ProviderConfig
 from providers.errors import ProviderFailed
 from providers.model_request import ModelRequest
-from providers.resilience import backoff, circuit_breaker
+from providers.resilience import backoff, circuit_breaker, provider_limits
 from providers.resilience.error_mapping import ProviderSource
 from providers.resilience.timeouts import CallDeadline
 from providers.transport import circuit_probe, endpoint_pool, http_request
@@ -39,8 +39,13 @@ _FailedAttempts = list[tuple[Endpoint, ProviderFailed]]
 SINGLE_ENDPOINT = {"breaker": BreakerConfig(failures=0), "endpoints": ()}
 """Disables the circuit breaker and treats the provider as a single endpoint."""
 
-close = http_request.close_session
 loops = http_request.open_loops
+
+
+async def close() -> None:
+    """Close the connections of this event loop."""
+    await http_request.close_session()
+    await provider_limits.close()
 
 
 async def run(
@@ -58,8 +63,13 @@ async def run(
     `NOT_SENT`. Raises the errors in `providers.errors`, and `Invalid` for input that
     the provider's API cannot express.
     """
-    exchange = await _start_exchange(_prepare(name, provider, call, attempts))
+    request = _prepare(name, provider, call, attempts)
+    permit = await provider_limits.acquire(
+        name, provider, has_fallback=call.has_fallback
+    )
+    exchange = event = None
     try:
+        exchange = await _start_exchange(request)
         for event in exchange.reply or exchange.first_events:
             yield event
         stream = exchange.stream
@@ -68,7 +78,16 @@ async def run(
                 yield event
         await exchange.drain()
     finally:
-        exchange.close()
+        if exchange is not None:
+            exchange.close()
+        if permit is not None:
+            permit.release(_count_tokens(event))
+
+
+def _count_tokens(last: Event | None) -> int:
+    """Return the tokens of a call whose last event is given; 0 if it did not end."""
+    usage = last.usage if isinstance(last, TurnFinished) else None
+    return 0 if usage is None else usage.input_tokens + usage.output_tokens
 
 
 async def post_json(
@@ -101,14 +120,19 @@ async def post_json(
     request = _PreparedRequest(
         pool, lambda _: endpoint_request, deadline, [] if attempts is None else attempts
     )
-    exchange = await _start_exchange(request)
+    permit = await provider_limits.acquire(source.name, provider)
+    exchange = None
     try:
+        exchange = await _start_exchange(request)
         # Set for an exchange without a stream.
         reply: T = exchange.reply  # type: ignore[assignment]
         await exchange.drain()
         return reply
     finally:
-        exchange.close()
+        if exchange is not None:
+            exchange.close()
+        if permit is not None:
+            permit.release()
 
 
 @dataclass(slots=True)
@@ -261,9 +285,11 @@ async def _try_endpoint(
     circuit = endpoint.circuit
     is_probe = circuit.enter()
     started = time.perf_counter()
+    endpoint.waiting += 1
     try:
         await exchange.start()
     except BaseException as exc:
+        endpoint.waiting -= 1
         exchange.close()
         _record_attempt(request, endpoint, started, _describe_failure(exc, exchange))
         if isinstance(exc, CoulisseError):
@@ -277,7 +303,10 @@ async def _try_endpoint(
         else:
             circuit.leave(is_probe=is_probe)
         raise
+    endpoint.waiting -= 1
     _record_attempt(request, endpoint, started, None)
+    if request.pool.provider.balance == "latency":
+        endpoint.add_latency(request.attempts[-1].seconds)
     circuit.succeed()
     return exchange
 

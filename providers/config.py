@@ -146,6 +146,51 @@ class BreakerConfig(BaseModel):
     )
 
 
+class ProviderLimits(BaseModel):
+    """The most that all processes together ask of a provider."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    concurrent_calls: int | None = Field(
+        None, ge=1, le=1_000_000, description="Calls at the same time."
+    )
+    requests_per_minute: int | None = Field(
+        None, ge=1, le=1_000_000_000, description="Calls per minute."
+    )
+    tokens_per_minute: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000_000_000,
+        description="Tokens of prompts and replies per minute, counted when a reply "
+        "ends.",
+    )
+    queue: int = Field(
+        100,
+        ge=0,
+        le=1_000_000,
+        description="How many calls of each process may wait; more are refused.",
+    )
+    queue_seconds: float | None = Field(
+        None,
+        gt=0,
+        le=3600,
+        description="How long a call may wait. Default: 30, and 10 if a fallback can "
+        "answer.",
+    )
+
+    @property
+    def has_any(self) -> bool:
+        return bool(
+            self.concurrent_calls or self.requests_per_minute or self.tokens_per_minute
+        )
+
+    def longest_wait(self, *, has_fallback: bool) -> float:
+        """Return how long a call may wait, in seconds."""
+        if self.queue_seconds is not None:
+            return self.queue_seconds
+        return FALLBACK_WAIT_SECONDS if has_fallback else WAIT_SECONDS
+
+
 class EndpointConfig(BaseModel):
     """One of several keys or addresses of a provider."""
 
@@ -230,6 +275,15 @@ class ProviderConfig(BaseModel):
     )
     breaker: BreakerConfig = Field(
         default_factory=lambda: BreakerConfig(), description="The circuit breaker."
+    )
+    balance: Literal["weight", "latency"] = Field(
+        "weight",
+        description="Which of its endpoints receives a call: a random one by `weight`, "
+        "or one that has answered soonest of late.",
+    )
+    limits: ProviderLimits = Field(
+        default_factory=lambda: ProviderLimits(),
+        description="The most that all processes together ask of it; other calls wait.",
     )
 
     @field_validator("kind", mode="before")

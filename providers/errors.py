@@ -13,6 +13,7 @@ Upstream
 ├── OutOfCredit           the account of the key has no credit
 ├── ProviderUnavailable
 │   ├── RateLimited       too many requests for that account
+│   │   └── ProviderBusy  our own limits of the provider are reached
 │   └── Overloaded        the provider is busy or broken (408, 409, 5xx)
 │       └── CircuitOpen   repeated failures: no requests for a while
 ├── Unreachable           no connection: name, network, TLS
@@ -126,6 +127,12 @@ class RateLimited(ProviderUnavailable):
     """The provider's rate limit is exceeded."""
 
     code = "provider_rate_limited"
+
+
+class ProviderBusy(RateLimited):
+    """The limits that the YAML sets for the provider are reached."""
+
+    code = "provider_busy"
 
 
 class Overloaded(ProviderUnavailable):

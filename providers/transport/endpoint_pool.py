@@ -16,6 +16,9 @@ from providers.resilience import circuit_breaker
 from providers.resilience.circuit_breaker import Circuit
 from providers.wires.base import Wire
 
+LATENCY_HALF_LIFE_SECONDS = 10.0
+MIN_LATENCY_SECONDS = 0.001
+"""Also of endpoints without a known latency, so that their waiting calls count."""
 MAX_POOLS = 1_000
 """The oldest are dropped, such as those of an earlier YAML."""
 
@@ -39,6 +42,10 @@ class Endpoint:
         """Its index under `endpoints:`; None without that list."""
         self.weight = weight
         """Its share of the calls, relative to the others."""
+        self.waiting = 0
+        """The calls whose reply has not begun."""
+        self._latency = 0.0
+        self._latency_at = 0.0
         self.provider = provider
         """The entry as if this endpoint were the only one."""
         self.circuit = circuit
@@ -54,6 +61,24 @@ class Endpoint:
     def url(self) -> str:
         """Return the URL for calls; raise `LocalModelDown` without a local model."""
         return self._url or registry.provider_url(self.provider)
+
+    def add_latency(self, seconds: float) -> None:
+        """Record how long a reply took to begin."""
+        at = circuit_breaker.now()
+        latency = self._latency_now(at)
+        # A slow one counts at once, a fast one gradually.
+        self._latency = max(seconds, (latency + seconds) / 2)
+        self._latency_at = at
+
+    def expected_wait(self, at: float) -> float:
+        """Return how long a call would wait, relative to other endpoints."""
+        latency = self._latency_now(at) + MIN_LATENCY_SECONDS
+        return latency * (self.waiting + 1) / self.weight
+
+    def _latency_now(self, at: float) -> float:
+        """Return the latency, which is forgotten by and by: it may have changed."""
+        age = at - self._latency_at
+        return self._latency * math.exp2(-age / LATENCY_HALF_LIFE_SECONDS)
 
     @property
     def models_url(self) -> str:
@@ -136,7 +161,7 @@ class EndpointPool:
         return circuit
 
     def choose(self, candidates: Sequence[Endpoint]) -> Endpoint | None:
-        """Return a random available endpoint, by weight; or None.
+        """Return an available endpoint, by weight or latency; or None.
 
         Endpoints that asked for a wait are chosen last, the one that is ready soonest
         first.
@@ -146,6 +171,8 @@ class EndpointPool:
         at = circuit_breaker.now()
         admitting = [each for each in candidates if each.circuit.admits(at)]
         ready = [each for each in admitting if each.circuit.paused_until <= at]
+        if ready and self.provider.balance == "latency":
+            return _choose_fastest(ready, at)
         if ready:
             return _choose_weighted(ready)
         return min(admitting, key=lambda each: each.circuit.paused_until, default=None)
@@ -190,6 +217,15 @@ def _choose_weighted(ready: Sequence[Endpoint]) -> Endpoint:
     weights = [each.weight for each in ready]
     (chosen,) = random.choices(ready, weights)  # noqa: S311 (no secret depends on it)
     return chosen
+
+
+def _choose_fastest(ready: Sequence[Endpoint], at: float) -> Endpoint:
+    """Return the better one of two random endpoints.
+
+    The best of all would be flooded by all processes at once.
+    """
+    drawn = random.sample(ready, min(2, len(ready)))
+    return min(drawn, key=lambda each: each.expected_wait(at))
 
 
 _pools: dict[tuple[str, str], EndpointPool] = {}

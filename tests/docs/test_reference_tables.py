@@ -28,6 +28,7 @@ from providers.config import (
     BreakerConfig,
     EndpointConfig,
     ProviderConfig,
+    ProviderLimits,
     Timeouts,
 )
 from providers.embeddings import embedders, openai, voyage
@@ -228,6 +229,11 @@ def test_breaker_defaults_match_the_table():
     listed = {row[0]: row[1] for row in table_rows("providers.md", "key of `breaker`")}
     defaults = BreakerConfig().model_dump()
     assert listed == {f"`{name}`": f"`{value}`" for name, value in defaults.items()}
+
+
+def test_every_limit_of_a_provider_is_listed():
+    listed = names_in_table("providers.md", "key of `limits`")
+    assert listed == ProviderLimits.model_fields.keys()
 
 
 def test_every_provider_error_code_is_listed():

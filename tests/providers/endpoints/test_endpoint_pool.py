@@ -249,3 +249,35 @@ async def test_rate_limited_endpoint_is_chosen_last(server, first_endpoint, cloc
     clock.at += 20
     await collect_events(provider)
     assert used_keys(server)[4:] == ["a", "b"]
+
+
+async def test_fast_endpoint_is_chosen_by_latency(server):
+    with FaultServer() as other:
+        endpoints = [
+            {"name": "slow", "base_url": server.entry()["base_url"]},
+            {"name": "fast", "base_url": other.entry()["base_url"]},
+        ]
+        provider = server.provider(endpoints=endpoints, balance="latency")
+        pool = endpoint_pool.find_pool("acme", provider, "the-model")
+        server.default = other.default = faults.reply()
+        pool.endpoints[0].add_latency(0.5)
+        pool.endpoints[1].add_latency(0.1)
+        for _ in range(5):
+            await collect_events(provider)
+        assert len(other.requests) == 5
+
+
+def test_latency_counts_calls_that_wait_and_is_forgotten(server, clock):
+    provider = two_endpoints(server, balance="latency")
+    pool = endpoint_pool.find_pool("acme", provider, "the-model")
+    slow, fast = pool.endpoints
+    slow.add_latency(0.5)
+    fast.add_latency(0.1)
+    assert pool.choose(pool.endpoints) is fast
+    fast.waiting = 9
+    assert pool.choose(pool.endpoints) is slow
+    fast.waiting = 0
+    clock.at += 100
+    assert slow.expected_wait(clock.at) < 0.01
+    slow.add_latency(0.01)
+    assert slow.expected_wait(clock.at) < 0.02
