@@ -105,15 +105,15 @@ def _find_secrets_in(
                 free = not schema_paths.declares(nodes, step)
             else:
                 free = is_free
-                if _follows_secret_option(before, child):
-                    yield (*location, step), child
+                if _is_text(child, below) and _follows_secret_option(before, child):
+                    yield (*location, step), str(child)
             yield from _find_secrets_in(
                 child, (*location, step), below, schema, is_free=free
             )
             before = child
     elif value is not None and (
         _secret_nodes(nodes)
-        or (isinstance(value, str) and _is_secret(location, value, is_free))
+        or (_is_text(value, nodes) and _is_secret(location, str(value), is_free))
     ):
         yield location, str(value)
 
@@ -123,13 +123,21 @@ def _secret_nodes(nodes: list[schema_paths.Schema]) -> list[schema_paths.Schema]
     return [node for node in nodes if node.get("writeOnly") is True]
 
 
+def _is_text(value: Any, nodes: list[schema_paths.Schema]) -> bool:
+    """Return whether a value is text, or a number or boolean that becomes text."""
+    if isinstance(value, int | float):
+        return any(node.get("type") == "string" for node in nodes)
+    return isinstance(value, str)
+
+
 def _follows_secret_option(option: Any, argument: Any) -> bool:
     """Return whether the previous argument marks this one as secret: `--password`."""
-    if not isinstance(option, str) or not isinstance(argument, str):
+    text = str(argument)
+    if not isinstance(option, str):
         return False
     is_named = option.startswith("-") and "=" not in option
-    is_value = bool(argument) and not argument.startswith("-")
-    return is_named and is_value and secret_values.is_secret(option, argument)
+    is_value = bool(text) and not text.startswith("-")
+    return is_named and is_value and secret_values.is_secret(option, text)
 
 
 def _is_secret(location: Location, text: str, is_free: bool) -> bool:

@@ -51,6 +51,8 @@ class ValueTree:
     positions: dict[Location, Position] = field(default_factory=dict)
     placeholder_texts: dict[Location, str] = field(default_factory=dict)
     """Values with placeholders, as written in the file."""
+    scalar_texts: dict[Location, str] = field(default_factory=dict)
+    """Numbers and booleans as written in the file: `1.10`."""
     failed: set[Location] = field(default_factory=set)
     """Locations where a problem left no value to validate."""
     overlay_sources: dict[int, YamlSource] = field(default_factory=dict)
@@ -126,6 +128,12 @@ class ValueTree:
             return None
         return self._text(node, (*location, placeholders.reveal(node.value)))
 
+    def text(self, node: Node) -> str | None:
+        """Return a scalar as text, as validation does; None for any other node."""
+        value = self.value(node, ())
+        text = self.scalar_texts.get((), value)
+        return text if isinstance(text, str) else None
+
     def value(self, node: Node, location: Location) -> Any:
         """Return a node as plain lists, maps, text, numbers, booleans and None."""
         self._count_node(node, len(location))
@@ -156,6 +164,8 @@ class ValueTree:
             value = self._scalars.constructor.construct_object(node)
         except (ArithmeticError, LookupError, ValueError):
             return self._reject_tag(node, location)
+        if value is not None:
+            self.scalar_texts[location] = node.value
         self._check_storable(value, node, location)
         # Python refuses to format integers of thousands of digits, which messages would
         # do.

@@ -143,7 +143,11 @@ class _SectionReader:
                 found = data.get(VARS.key)
                 # Other values than text are reported separately.
                 entries = found.items() if isinstance(found, dict) else ()
-                expander.variables = {name: str(text) for name, text in entries}
+                texts = self.tree.scalar_texts
+                expander.variables = {
+                    name: texts.get((VARS.key, name), str(text))
+                    for name, text in entries
+                }
             node = nodes.get(key)
             if own := [overlay for overlay in self.overlays if overlay.section == key]:
                 section = self.sections[key]
@@ -163,7 +167,7 @@ class _SectionReader:
             return section.default()
         try:
             return validator.validate_section(
-                section, data, self.tree.placeholder_texts
+                section, data, self.tree.placeholder_texts, self.tree.scalar_texts
             )
         except validator.ShapeError as exc:
             # A failed placeholder is the problem, not the value it leaves.

@@ -61,8 +61,7 @@ def entry_name(tree: ValueTree, item: Node) -> str | None:
     if not isinstance(item, MappingNode):
         return None
     named = scratch.entries(item, ()).get("name")
-    name = None if named is None else scratch.value(named, ())
-    return name if isinstance(name, str) else None
+    return None if named is None else scratch.text(named)
 
 
 def _overlay_nodes(

@@ -45,8 +45,8 @@ def find_named_secrets(data: Any) -> Iterator[str]:
     """
     entries = data.items() if isinstance(data, Mapping) else ()
     for name, entry in entries:
-        if isinstance(entry, str) and SECRET_NAME.search(str(name)):
-            yield from _secret_words(entry)
+        if isinstance(entry, str | int | float) and SECRET_NAME.search(str(name)):
+            yield from _secret_words(str(entry))
         elif name in FREE_FORM_MAPS and isinstance(entry, Mapping):
             yield from find_secrets(
                 {key: SecretStr(str(it)) for key, it in entry.items()}

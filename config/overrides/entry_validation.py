@@ -55,13 +55,14 @@ def read_name(section: Section[Any], text: str, *, expected: str | None = None) 
     source = overlay_merge.parse_entry(normalize_text(text), label)
     tree = verbatim_tree(source)
     named = tree.entries(source.root, ()).get("name")
-    name = None if named is None else tree.value(named, ())
+    value = None if named is None else tree.value(named, ())
     subject = f"{section.noun}: 'name'"
-    if name is None or name == "":
+    if named is None or value is None or value == "":
         hint = f"; add 'name: {expected}'" if expected else ""
         raise error(f"{subject} is missing{hint}", errors.MISSING)
-    if not isinstance(name, str):
-        raise error(f"{subject} must be text; put it in quotes")
+    name = tree.text(named)
+    if name is None:
+        raise error(f"{subject} must be text")
     if len(name) > MAX_NAME_LENGTH or not name.isprintable():
         limit = f"one line of at most {MAX_NAME_LENGTH} characters"
         raise error(f"{subject} must be {limit}")

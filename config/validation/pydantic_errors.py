@@ -39,6 +39,11 @@ def _locate_error(details: ErrorDetails, data: Any) -> LocatedError:
     return LocatedError(details, tuple(steps), choice, form)
 
 
+def steps_of(details: ErrorDetails, data: Any) -> Location:
+    """Return an error's location in the data."""
+    return _locate_error(details, data).steps
+
+
 def group_errors(errors: list[ErrorDetails], data: Any) -> Iterator[list[LocatedError]]:
     """Yield groups of errors that form one message.
 

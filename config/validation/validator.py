@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from config import errors
 from config.sections import Location, Problem, Section, entries_of
@@ -15,6 +17,9 @@ from config.validation.suggestions import did_you_mean
 
 SECRET_WORDS = {"authorization", "credential", "credentials", "headers", "key"}
 SECRET_WORDS |= {"password", "secret", "token"}
+TEXT_ERRORS = {"path_type", "string_type"}
+"""Pydantic's errors of values that are not text."""
+NO_TEXTS: Mapping[Location, str] = MappingProxyType({})
 SENTENCE_VERBS = {"are", "cannot", "does", "has", "is", "must", "needs"}
 
 
@@ -27,23 +32,55 @@ class ShapeError(Exception):
 
 
 def validate_section(
-    section: Section[Any], data: Any, placeholder_texts: Mapping[Location, str]
+    section: Section[Any],
+    data: Any,
+    placeholder_texts: Mapping[Location, str],
+    scalar_texts: Mapping[Location, str] = NO_TEXTS,
 ) -> Any:
     """Return the section's value; raises `ShapeError` with every problem found.
 
     `placeholder_texts` has the file's text for expanded placeholders; messages show
-    that text and never the value, which may be a secret.
+    that text and never the value, which may be a secret. `scalar_texts` has that of
+    numbers and booleans: where the section expects text, it is the value.
     """
-    slice_ = _Slice(section, data, placeholder_texts)
     try:
         value = section.adapter.validate_python(data)
     except ValidationError as exc:
         found = exc.errors(include_url=False)
+        as_text = _with_expected_texts(section, data, found, scalar_texts)
+        if as_text is not None:
+            return validate_section(section, as_text, placeholder_texts, scalar_texts)
         groups = pydantic_errors.group_errors(found, data)
+        slice_ = _Slice(section, data, placeholder_texts)
         raise ShapeError(map(slice_.build_problem, groups)) from None
+    slice_ = _Slice(section, data, placeholder_texts)
     if problems := list(slice_.boolean_problems()):
         raise ShapeError(problems)
     return value
+
+
+def _with_expected_texts(
+    section: Section[Any],
+    data: Any,
+    found: Iterable[ErrorDetails],
+    scalar_texts: Mapping[Location, str],
+) -> Any:
+    """Return the data with the file's text in place of numbers and booleans where only
+    text is valid; None if there are none."""
+    root = {section.key: data}
+    is_changed = False
+    for details in found:
+        if details["type"] not in TEXT_ERRORS or isinstance(details["input"], str):
+            continue
+        location = (section.key, *pydantic_errors.steps_of(details, data))
+        if (text := scalar_texts.get(location)) is not None:
+            parent: Any = root
+            for step in location[:-1]:
+                parent = parent[step]
+            if not isinstance(parent[location[-1]], str):
+                parent[location[-1]] = text
+                is_changed = True
+    return root[section.key] if is_changed else None
 
 
 @dataclass(frozen=True)
@@ -94,8 +131,6 @@ class _Slice:
         hint = ""
         if isinstance(value, str) and not self._is_hidden(steps):
             hint = did_you_mean(value, re.findall("'([^']*)'", " ".join(phrases)))
-        if "text" in phrases and isinstance(value, int | float):
-            hint = "; put it in quotes"
         found = self._found_phrase(steps, value)
         if any(phrase.endswith("entries") for phrase in phrases):
             found = ""

@@ -132,7 +132,7 @@ def test_stdio_server_accepts_every_field():
             "and a sign-in of each user; add oauth: false",
         ),
         (["command: x", "oauth: {}"], "so its sign-in cannot be discovered"),
-        (["command: x", "env: {A: 1}"], "must be text; put it in quotes"),
+        (["command: x", "env: {A: [1]}"], "must be text"),
         (["url: http://x", "oauth: {mode: magic}"], "must be one of 'discover' or"),
         (["url: http://x", "oauth: {scope: [a]}"], "is not a known field; did you"),
         (

@@ -181,7 +181,7 @@ def test_entry_name_must_match_its_text(agents):
     )
     assert message.endswith("agent: 'name' is missing; add 'name: bob'")
     assert "must be text" in refusal(
-        override_editor.create_entry, agents, "name: 3\n", by=BY
+        override_editor.create_entry, agents, "name: [3]\n", by=BY
     )
     assert "is missing" in refusal(
         override_editor.create_entry, agents, "name: ''\n", by=BY

@@ -21,12 +21,10 @@ def cook_message(refusal, cook: str) -> list[str]:
         ),
         ("pace: fast", "'pace' must be a number, not 'fast'"),
         ("pace: [1]", "'pace' must be a number, not a list"),
-        ("speciality: 3", "'speciality' must be text, not 3; put it in quotes"),
         ("speciality: yes: no", ""),
-        ("speciality: true", "'speciality' must be text, not true; put it in quotes"),
         ("speciality: null", "'speciality' must be text, not an empty value"),
         ("dishes: tea", "'dishes' must be a list, not 'tea'"),
-        ("dishes: [tea, 3]", "'dishes[1]' must be text, not 3; put it in quotes"),
+        ("dishes: [3, [a]]", "'dishes[1]' must be text, not a list"),
         ("dishes: [a, b, c]", "'dishes' must be a list of at most 2 entries"),
         ("knives: {a: 1, b: 2}", "'knives' must be a map of at most 1 entries"),
         ("oven: [1]", "'oven' must be true or false or a map of fields, not a list"),
@@ -84,12 +82,11 @@ def test_invalid_section_error_names_the_problem(refusal, text, expected):
     assert message.split(": ", 1)[1] == expected
 
 
-@pytest.mark.parametrize("value", ["3", "[sk-secret]", "{sk-secret: 1}"])
+@pytest.mark.parametrize("value", ["[sk-secret]", "{sk-secret: 1}"])
 def test_errors_never_show_secret_fields(refusal, value):
     (message,) = cook_message(refusal, f"api_key: {value}")
     assert message.startswith("cook 'ann': 'api_key' must be text")
     assert "sk-secret" not in message
-    assert "3" not in message
 
 
 @pytest.mark.parametrize("value", ["sk-secret", "'${UNSET_AUTH:-sk-secret}'"])
