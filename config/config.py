@@ -20,7 +20,7 @@ def _check_ip_address(text: str) -> str:
     return text
 
 
-def _check_ip_network(text: str) -> str:
+def check_ip_network(text: str) -> str:
     try:
         ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -75,7 +75,7 @@ class ServerConfig(BaseModel):
         "/64 network counts as one address; this machine and `trusted_proxies` are "
         "exempt. `null` sets no limit.",
     )
-    trusted_proxies: tuple[Annotated[str, AfterValidator(_check_ip_network)], ...] = (
+    trusted_proxies: tuple[Annotated[str, AfterValidator(check_ip_network)], ...] = (
         Field(
             (),
             description="Addresses or networks of reverse proxies. The server trusts "

@@ -21,6 +21,7 @@ from safety import background_checks
 from studio.live import broadcaster
 from studio.server import event_loop_bridge
 from tasks.queue import publisher
+from telemetry.metrics import recording
 from turns.structured_output import schema_worker_pool
 from turns.tools import mcp_sessions
 
@@ -49,6 +50,8 @@ class Lifespan:
             return
         event_loop_bridge.attach_loop()
         live_task = broadcaster.start()
+        metrics = contextlib.AsyncExitStack()
+        await metrics.enter_async_context(recording.sampled("web"))
         preload = asyncio.create_task(_preload())
         discovery = asyncio.create_task(mcp_sessions.discover_tools())
         sharing = asyncio.create_task(circuit_sharing.run())
@@ -70,6 +73,7 @@ class Lifespan:
         await asyncio.to_thread(publisher.flush)
         await schema_worker_pool.close()
         await client.close()
+        await metrics.aclose()
         await send({"type": "lifespan.shutdown.complete"})
 
 

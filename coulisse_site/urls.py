@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from gateway import health, root, webhooks
+from gateway import health, metrics, root, webhooks
 from gateway.api import api
 from gateway.auth import oidc_login
 from gateway.mcp_oauth import sign_in_views
@@ -21,4 +21,5 @@ urlpatterns = [
     path("mcp/<str:server>/oauth/callback", sign_in_views.handle_callback),
     path("health/live", health.is_live),
     path("health/ready", health.is_ready),
+    path("metrics", metrics.serve_metrics),
 ]

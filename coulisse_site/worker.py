@@ -10,6 +10,7 @@ from celery import signals
 from providers.transport import circuit_sharing
 from tasks.worker import service
 from telemetry.live_turns.live_publisher import LivePublisher
+from telemetry.metrics import recording
 from turns.agent_tasks import worker_resources
 
 
@@ -22,6 +23,7 @@ def start_service(**_: Any) -> None:
             # For viewers of the studio.
             lambda: _running(LivePublisher().run),
             lambda: _running(circuit_sharing.run),
+            lambda: recording.sampled("worker"),
         ],
     )
 

@@ -7,10 +7,11 @@ has one writer at a time anyway, so it gets one thread.
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from django.conf import settings
 from django.db import connection
@@ -70,6 +71,27 @@ def _log_failure(write: asyncio.Future[Any]) -> None:
     # TurnDiscarded is expected, and DatabaseDown is already logged.
     if error is not None and not isinstance(error, TurnDiscarded | DatabaseDown):
         logger.error("a write of a cancelled request failed", exc_info=error)
+
+
+class ExecutorUsage(NamedTuple):
+    """The threads of this process for the database, and the calls for them."""
+
+    threads: int
+    busy: int
+    waiting: int
+
+
+def usage() -> ExecutorUsage:
+    """Return the current usage, for metrics."""
+    # Counting would cost each call. An idle thread waits for the queue of its executor,
+    # in C code, so its latest Python frame is the one that takes calls from there.
+    frames = sys._current_frames()
+    latest = [frames.get(each.ident or 0) for each in _executor._threads]
+    busy = sum(
+        frame is not None and frame.f_code.co_name != "_worker" for frame in latest
+    )
+    waiting = _executor._work_queue.qsize()
+    return ExecutorUsage(settings.COULISSE_DATABASE_THREADS, busy, waiting)
 
 
 async def wait_for_writes() -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from celery import Celery
 from celery.beat import Scheduler
@@ -15,6 +16,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from processes import process_startup
+from telemetry.metrics import recording
 
 FORCE_EXIT_SECONDS = 5.0
 
@@ -24,10 +26,13 @@ def run() -> None:
     with process_startup.prepared("due tasks"):
         # Celery's own command would import all jobs to send their names.
         app: Celery = import_string(settings.COULISSE_CELERY_APP)
-        run_scheduler(import_string(settings.CELERY_BEAT_SCHEDULER)(app))
+        scheduler = import_string(settings.CELERY_BEAT_SCHEDULER)(app)
+        run_scheduler(scheduler, after_tick=partial(recording.update, "beat"))
 
 
-def run_scheduler(scheduler: Scheduler) -> None:
+def run_scheduler(
+    scheduler: Scheduler, *, after_tick: Callable[[], None] = lambda: None
+) -> None:
     """Run what is due until SIGTERM or SIGINT; a tick that has begun ends first.
 
     Celery's own loop ends by an exception at any line. That could leave a lock of the
@@ -36,7 +41,7 @@ def run_scheduler(scheduler: Scheduler) -> None:
     with _wait_for_signals() as is_stopped:
         try:
             while not is_stopped(max(scheduler.tick(), 0.0)):
-                pass
+                after_tick()
         finally:
             scheduler.close()
 

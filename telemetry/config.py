@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from config.sections import Section
 from telemetry.log_output import log_levels
+from telemetry.metrics.config import MetricsConfig
 
 
 def _refuse_unsupported(value: Any) -> None:
@@ -120,6 +121,9 @@ class TelemetryConfig(BaseModel):
         description="SQL statements that take at least so many milliseconds are "
         "logged, without values. `null` logs none.",
     )
+    metrics: MetricsConfig = Field(
+        default=MetricsConfig(), description="Metrics for Prometheus at `/metrics`."
+    )
     otlp: Annotated[Any, AfterValidator(_refuse_unsupported)] = Field(
         default=None,
         description="OpenTelemetry traces. Not available in this version.",
@@ -136,5 +140,5 @@ TELEMETRY: Section[TelemetryConfig] = Section(
     shape=TelemetryConfig,
     default=TelemetryConfig,
     file_only=list_paths,
-    description="logs and traces",
+    description="logs, metrics and traces",
 )

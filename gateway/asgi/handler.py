@@ -29,7 +29,7 @@ from core.runtime import request_ids
 from core.text.sanitization import escape_and_truncate
 from gateway import errors
 from gateway.anthropic import error_shape
-from gateway.asgi import admission, request_entry
+from gateway.asgi import admission, endpoint_kinds, request_entry
 from gateway.asgi.admission import NO_BODY, BodyLimit
 from gateway.asgi.event_stream import EventStream
 from gateway.asgi.request_entry import RequestEntry
@@ -37,6 +37,8 @@ from gateway.asgi.slow_clients import SlowClientGuard
 from gateway.auth import authentication
 from gateway.errors import HOSTS_REMEDY, BodyTooLarge, HostRefused, ServerStopping
 from gateway.request_validation import text_encoding
+from telemetry.metrics import recording
+from telemetry.request_log.writer import REFUSAL_KEY
 
 Scope = dict[str, Any]
 Headers = dict[bytes, bytes]
@@ -56,6 +58,9 @@ COMMON_HEADERS = (
 """Headers of every response that does not set them itself."""
 
 PREFLIGHT_HEADER = b"access-control-request-method"
+
+CLIENT_LEFT = 499
+"""The status, in metrics, of requests whose client left before the response."""
 
 DISCARD_SECONDS = 10.0
 """How long the server discards a refused body that a client continues to send."""
@@ -104,6 +109,11 @@ class GatewayHandler(ASGIHandler):
         finally:
             if entry is not None:
                 entry.finish()
+            if recording.active is not None:
+                # A request that did not arrive whole is refused by the protocol.
+                status = scope.get(REFUSAL_KEY, {}).get("status", sender.status)
+                endpoint = endpoint_kinds.find_kind(scope["path"])
+                recording.active.request_ended(endpoint, status)
 
     async def _serve(
         self,
@@ -218,11 +228,13 @@ class ResponseSender:
         self.stream: EventStream | None = None
         """The response, if it is a stream of events."""
         self.has_started = False
+        self.status = CLIENT_LEFT
         self._has_ended = False
 
     async def send(self, message: Mapping[str, Any]) -> None:
         if not self.has_started:
             self.has_started = True
+            self.status = message["status"]
             self._add_headers(message["headers"])
         self._has_ended = message["type"] == BODY_MESSAGE and not message.get(
             "more_body"

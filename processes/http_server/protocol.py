@@ -293,7 +293,7 @@ class HttpProtocol(HttpToolsProtocol):
         if not can_respond:
             self.transport.close()
             return
-        refused_requests.log_refusal(
+        refused_requests.record_refusal(
             refusal, None if self._is_in_head() else self.cycle, self.client
         )
         headers = self.server_state.default_headers

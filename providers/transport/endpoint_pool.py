@@ -3,7 +3,7 @@
 import hashlib
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from django.conf import settings
 from pydantic import SecretStr
@@ -243,3 +243,12 @@ def find_pool(name: str, provider: ProviderConfig, model: str = "") -> EndpointP
         for oldest in [*_pools][:-MAX_POOLS]:
             _pools.pop(oldest, None)
     return pool
+
+
+def open_circuits() -> Iterator[tuple[str, str, str]]:
+    """Yield provider, model and endpoint of each circuit that refuses calls now."""
+    at = circuit_breaker.now()
+    for pool in [*_pools.values()]:
+        for endpoint in pool.endpoints:
+            if not endpoint.circuit.admits(at):
+                yield pool.name, pool.model, endpoint.name

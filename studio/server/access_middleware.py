@@ -11,7 +11,7 @@ from django.http.response import HttpResponseBase
 from django.urls import set_urlconf
 from django.utils.functional import SimpleLazyObject
 
-from access.authentication import accounts
+from access.authentication import accounts, local_requests
 from access.authentication.config import AUTH
 from access.authentication.encrypted_sessions import MAX_AGE_SECONDS
 from access.authentication.oidc_login import (
@@ -29,7 +29,7 @@ from gateway.auth import oidc_login
 from gateway.auth.authentication import check_origin
 from gateway.html_pages import HtmlPage
 from studio.base import error_responses
-from studio.security import local_requests, password_checks
+from studio.security import password_checks
 from studio.server.middleware import error_response, wants_html
 
 ROOT_PATH = "/admin/"

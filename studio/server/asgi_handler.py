@@ -14,12 +14,12 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from access.authentication.config import AUTH
+from access.authentication.local_requests import is_local
 from config import live
 from gateway.asgi import admission
 from gateway.asgi.admission import BodyLimit
 from gateway.asgi.handler import GatewayHandler
 from studio.security import password_checks
-from studio.security.local_requests import is_local
 
 _thread_pool = ThreadPoolExecutor(4, "studio")
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from django.db import models, transaction
-from django.db.models import Case, Count, F, Q, Value, When
+from django.db.models import Case, Count, F, Min, Q, Value, When
 from django.db.models.expressions import RawSQL
 
 from config import live
@@ -161,6 +161,26 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def count_by_kind_and_state(self) -> list[tuple[str, str, int]]:
         rows = self.order_by("kind", "state").values_list("kind", "state")
+        return list(rows.annotate(count=Count("*")))
+
+    def count_open(self, now: datetime) -> list[tuple[str, int, int, int, datetime]]:
+        """Return for each kind: tasks that are due, delayed and running, and since when
+        the first one is due."""
+        queued = Q(state=TaskState.QUEUED)
+        is_due = queued & Q(due_at__lte=now)
+        rows = self.open().order_by("kind").values_list("kind")
+        return list(
+            rows.annotate(
+                due=Count("pk", filter=is_due),
+                delayed=Count("pk", filter=queued & Q(due_at__gt=now)),
+                running=Count("pk", filter=Q(state=TaskState.RUNNING)),
+                first=Min("due_at", filter=is_due),
+            )
+        )
+
+    def count_errored(self) -> list[tuple[str, int]]:
+        """Return the tasks of each kind that failed for good."""
+        rows = self.errored().order_by("kind").values_list("kind")
         return list(rows.annotate(count=Count("*")))
 
     def count_errors(self, limit: int = 10) -> list[tuple[str, str, int]]:

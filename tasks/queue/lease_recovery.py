@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from tasks.models import Task
 from tasks.queue import publisher, task_kinds
 from tasks.queue.publisher import MAX_DELAY_SECONDS
+from telemetry.metrics import recording
 
 MAX_DELAYED = 500
 """Tasks of the next seconds that get a permit at their time."""
@@ -20,6 +21,8 @@ def recover_leases() -> bool:
     """
     if expired := Task.objects.expire_dead_leases():
         logger.warning("expired the leases of %d tasks of dead workers", expired)
+        if recording.active is not None:
+            recording.active.leases_lost(expired)
     once = task_kinds.non_repeatable_names()
     if closed := Task.objects.close_abandoned(once=once):
         logger.warning("closed %d tasks of dead workers; not running again", closed)

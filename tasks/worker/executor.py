@@ -22,6 +22,7 @@ from tasks.queue.task_kinds import TaskKind, TaskOutcome
 from tasks.worker import leases, retry_policy
 from tasks.worker.slots import Slots, configured_limit
 from telemetry.live_turns.active_turns import ACTIVE_TURNS
+from telemetry.metrics import recording
 
 CANCEL_SECONDS = 1.0
 """Time for a cancelled task to close its streams."""
@@ -148,6 +149,8 @@ class TaskExecutor:
                 )
         except LeaseLost:
             logger.info("task %s: lease lost", task.id)
+            if recording.active is not None:
+                recording.active.leases_lost(1)
             await database_executor.run_to_end(task.close_cancelled)
         except asyncio.CancelledError:
             await database_executor.run_to_end(task.close_cancelled)

@@ -9,6 +9,7 @@ from django.db.models import Count, Q, Sum
 
 from core.events import Usage
 from telemetry.config import TelemetryConfig
+from telemetry.metrics import recording
 from telemetry.models import Expense, ExpensePurpose
 from telemetry.storage import row_mapping, stored_text
 
@@ -36,7 +37,11 @@ def record_expense(expense: CallExpense, settings: TelemetryConfig) -> None:
 
     Runs in the caller's transaction.
     """
-    if not settings.sqlite.enabled or not expense.calls:
+    if not expense.calls:
+        return
+    if recording.active is not None:
+        recording.active.expense_recorded(expense.purpose, expense.cost_micro_usd)
+    if not settings.sqlite.enabled:
         return
     Expense.objects.create(
         purpose=expense.purpose,

@@ -5,6 +5,7 @@ from core.runtime import request_facts
 from database import database_executor
 from database.errors import DatabaseDown
 from telemetry.log_output import logs
+from telemetry.metrics import recording
 from telemetry.request_log import turn_facts
 from telemetry.types import Outcome
 from turns.budget import request_limits
@@ -31,6 +32,8 @@ async def save(
         charge += request_limits.embedding_charge(turn.config, turn.embeddings)
     record = turn_record.build_record(turn, reply, outcome, error)
     ended = EndedTurn(turn, reply, record, outcome, charge)
+    if recording.active is not None:
+        recording.active.turn_ended(record, is_incognito=ended.is_incognito)
     try:
         if ended.is_incognito:
             if turn.usage_grant.is_charged or turn.request.on_end is not None:

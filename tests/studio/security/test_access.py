@@ -6,8 +6,8 @@ import httpx2
 import pytest
 from django.test import RequestFactory
 
+from access.authentication import local_requests
 from access.tokens import api_tokens
-from studio.security import local_requests
 from tests.access.actors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import basic

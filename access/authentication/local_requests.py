@@ -37,8 +37,13 @@ def is_local(request: ASGIRequest) -> bool:
         return False
     if request.scope.get("http_version") == "1.0":
         return False  # Sent by proxies with default settings; never by browsers.
-    if any(name.lower().startswith(PROXY_HEADERS) for name in request.headers):
+    if is_forwarded(request):
         return False
     return is_loopback(
         PORT_PATTERN.sub("", request.headers.get("Host", "")).strip("[]")
     )
+
+
+def is_forwarded(request: ASGIRequest) -> bool:
+    """Return whether a header shows that a proxy sends the request."""
+    return any(name.lower().startswith(PROXY_HEADERS) for name in request.headers)

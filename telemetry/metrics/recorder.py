@@ -1,0 +1,281 @@
+"""The metrics that a process records, and what they count.
+
+`docs/metrics.md` lists them. A plain turn changes about ten values of a microsecond
+each. Names and models come from the YAML; a limit keeps even those of many edits from
+becoming too many series.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, get_args
+
+from prometheus_client import Counter, Gauge, Histogram, values
+
+from core import trace
+from core.events import Usage
+from core.trace import ModelCall
+from telemetry.metrics.exemplars import ExemplarStore
+from telemetry.metrics.file_values import ValueFiles, value_class
+from telemetry.metrics.process_files import ProcessFiles
+from telemetry.types import Outcome, TurnRecord
+
+MAX_SERIES = 100
+"""Combinations of agent and model; further ones are counted as `OTHER`. With more, the
+files would need more than their size."""
+MAX_LABEL_LENGTH = 100
+OTHER = "other"
+OUTCOMES = get_args(Outcome)
+MODEL_LABELS = ("agent", "provider", "model")
+TURN_SECONDS = (0.5, 1, 2.5, 5, 10, 30, 60, 300)
+FIRST_TOKEN_SECONDS = (0.25, 0.5, 1, 2, 5, 10, 30)
+LAG_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 5)
+TURN_SECONDS_NAME = "coulisse_turn_seconds"
+FIRST_TOKEN_NAME = "coulisse_time_to_first_token_seconds"  # noqa: S105 (no secret)
+USAGE_KINDS = (
+    ("input", "input_tokens"),
+    ("output", "output_tokens"),
+    ("cache_read", "cache_read_tokens"),
+    ("cache_write", "cache_write_tokens"),
+    ("reasoning", "reasoning_tokens"),
+)
+Labels = tuple[str, str, str]
+
+
+class Series(NamedTuple):
+    """The metrics of one agent and model, with their labels."""
+
+    labels: Labels
+    seconds: Histogram
+    first_token: Histogram
+    turns: dict[str, Counter]
+    """By outcome."""
+    tokens: list[tuple[str, Counter]]
+    """By field of `Usage`."""
+    cost: Counter
+    unpriced: Counter
+    requests: dict[str, Counter]
+    """To the provider, by outcome."""
+
+
+class Recorder:
+    """The metrics of one process."""
+
+    def __init__(self, files: ProcessFiles) -> None:
+        """Create the metrics in the process's files; raises OSError."""
+        self.process = files.name
+        self.exemplars = ExemplarStore(files.exemplars())
+        self._files, self._value_files = files, ValueFiles(files)
+        # The library has no other way to choose the class of values.
+        values.ValueClass = value_class(self._value_files)
+        self._series: dict[Labels, Series] = {}
+        self._request_counters: dict[tuple[str, int], Counter] = {}
+        self._add_turn_metrics()
+        self._add_background_metrics()
+        self._add_process_metrics()
+
+    def close(self) -> None:
+        """Release the files and the process's name."""
+        self._value_files.close()
+        self._files.close()
+
+    def _add_turn_metrics(self) -> None:
+        self._requests = _counter(
+            "requests", "HTTP requests, refused ones included.", "endpoint", "status"
+        )
+        self._turns = _counter("turns", "Turns that ended.", *MODEL_LABELS, "outcome")
+        self._turn_seconds = Histogram(
+            TURN_SECONDS_NAME,
+            "Duration of turns.",
+            MODEL_LABELS,
+            registry=None,
+            buckets=TURN_SECONDS,
+        )
+        self._first_token = Histogram(
+            FIRST_TOKEN_NAME,
+            "Time until the first part of a streamed reply.",
+            MODEL_LABELS,
+            registry=None,
+            buckets=FIRST_TOKEN_SECONDS,
+        )
+        self._tokens = _counter(
+            "tokens", "Tokens of model calls in turns.", *MODEL_LABELS, "kind"
+        )
+        self._cost = _counter(
+            "cost_usd", "Cost of model calls in turns with a price.", *MODEL_LABELS
+        )
+        self._unpriced = _counter(
+            "unpriced_calls", "Model calls without a known price.", *MODEL_LABELS
+        )
+        self._provider_requests = _counter(
+            "provider_requests",
+            "Requests to providers by turns.",
+            "provider",
+            "model",
+            "outcome",
+        )
+        self._retries = _counter(
+            "provider_retries",
+            "Requests to providers after the first one of a call.",
+            "provider",
+            "model",
+        )
+        self._rescues = _counter(
+            "rescues",
+            "Replies that broke off and were continued.",
+            "provider",
+            "model",
+        )
+
+    def _add_background_metrics(self) -> None:
+        self._expenses = _counter(
+            "background_cost_usd", "Cost of model calls outside turns.", "purpose"
+        )
+        self._lost_leases = _counter(
+            "lease_losses", "Leases of tasks that expired or were taken over."
+        )
+
+    def _add_process_metrics(self) -> None:
+        self.loop_lag = Histogram(
+            "coulisse_event_loop_lag_seconds",
+            "How late the event loop runs a timer, once a second.",
+            ("process",),
+            registry=None,
+            buckets=LAG_SECONDS,
+        ).labels(self.process)
+        self.reload_failures = _counter(
+            "config_reload_failures", "Edits of the YAML that a process refused."
+        )
+        self.circuits = _gauge(
+            "circuit_breaker_open",
+            "1 while a circuit breaker refuses calls.",
+            "provider",
+            "model",
+            "endpoint",
+        )
+        self._gauges: dict[str, Gauge] = {}
+
+    def set_gauge(self, name: str, help_text: str, value: float) -> None:
+        """Set a value of this process; the gauge is created by the first call."""
+        gauge = self._gauges.get(name)
+        if gauge is None:
+            made = _gauge(name, help_text, "process")
+            gauge = self._gauges[name] = made.labels(self.process)
+        gauge.set(value)
+
+    def request_ended(self, endpoint: str, status: int) -> None:
+        counter = self._request_counters.get((endpoint, status))
+        if counter is None:
+            counter = self._requests.labels(endpoint, str(status))
+            self._request_counters[endpoint, status] = counter
+        counter.inc()
+
+    def leases_lost(self, count: int) -> None:
+        """Count leases that their workers did not extend."""
+        self._lost_leases.inc(count)
+
+    def expense_recorded(self, purpose: str, micro_usd: int | None) -> None:
+        """Count the cost of model calls outside turns."""
+        self._expenses.labels(purpose).inc((micro_usd or 0) / 1_000_000)
+
+    def turn_ended(
+        self, record: TurnRecord, *, trace_id: str = "", is_incognito: bool = False
+    ) -> None:
+        """Count a turn and its model calls.
+
+        The exemplar is the trace, or the turn; an incognito turn without a trace has
+        none.
+        """
+        calls = list(trace.iter_model_calls([*record.calls]))
+        for call in calls:
+            self._count_call(call)
+        series = self._series_of_turn(record)
+        series.turns[record.outcome].inc()
+        series.seconds.observe(record.seconds)
+        reference = ("trace_id", trace_id) if trace_id else None
+        if reference is None and not is_incognito:
+            reference = "turn_id", record.turn_id.hex
+        if reference:
+            self.exemplars.add(
+                TURN_SECONDS_NAME,
+                series.labels,
+                TURN_SECONDS,
+                record.seconds,
+                reference,
+            )
+        waited = record.diagnostics.first_event_seconds
+        if not record.is_streamed or waited is None:
+            return
+        series.first_token.observe(waited)
+        if reference:
+            self.exemplars.add(
+                FIRST_TOKEN_NAME, series.labels, FIRST_TOKEN_SECONDS, waited, reference
+            )
+
+    def _series_of_turn(self, record: TurnRecord) -> Series:
+        """Return the series of the agent and the model that served the turn."""
+        served = (c for c in reversed(record.calls) if isinstance(c, ModelCall))
+        call = next(served, None)
+        if call is None:  # A safety check replied, or the prompt was refused.
+            return self._find_series((record.agent, "", ""))
+        return self._find_series((record.agent, call.provider, call.model))
+
+    def _count_call(self, call: ModelCall) -> None:
+        series = self._find_series((call.agent, call.provider, call.model))
+        if call.usage is not None:
+            _count_tokens(series.tokens, call.usage)
+            if call.cost_micro_usd is None:
+                series.unpriced.inc()
+            else:
+                series.cost.inc(call.cost_micro_usd / 1_000_000)
+        for attempt in call.attempts:
+            outcome = "ok" if attempt.error is None else "error"
+            if attempt.error == trace.CANCELLED:
+                outcome = trace.CANCELLED
+            series.requests[outcome].inc()
+        if len(call.attempts) > 1:
+            self._retries.labels(*series.labels[1:]).inc(len(call.attempts) - 1)
+        if call.is_continued:
+            self._rescues.labels(*series.labels[1:]).inc()
+
+    def _find_series(self, labels: Labels) -> Series:
+        series = self._series.get(labels)
+        if series is None:
+            series = self._add_series(labels)
+        return series
+
+    def _add_series(self, labels: Labels) -> Series:
+        is_full = len(self._series) >= MAX_SERIES
+        if is_full and labels != (OTHER,) * 3:
+            return self._find_series((OTHER, OTHER, OTHER))
+        agent, provider, model = (label[:MAX_LABEL_LENGTH] for label in labels)
+        short = agent, provider, model
+        series = self._series[labels] = Series(
+            short,
+            self._turn_seconds.labels(*short),
+            self._first_token.labels(*short),
+            {each: self._turns.labels(*short, each) for each in OUTCOMES},
+            [(field, self._tokens.labels(*short, kind)) for kind, field in USAGE_KINDS],
+            self._cost.labels(*short),
+            self._unpriced.labels(*short),
+            {
+                each: self._provider_requests.labels(provider, model, each)
+                for each in OUTCOMES
+            },
+        )
+        return series
+
+
+def _count_tokens(tokens: Sequence[tuple[str, Counter]], usage: Usage) -> None:
+    for field, counter in tokens:
+        # Providers' own figures, which may be negative.
+        if (count := getattr(usage, field)) > 0:
+            counter.inc(count)
+
+
+def _counter(name: str, help_text: str, *labels: str) -> Counter:
+    return Counter(f"coulisse_{name}", help_text, labels, registry=None)
+
+
+def _gauge(name: str, help_text: str, *labels: str) -> Gauge:
+    return Gauge(
+        f"coulisse_{name}", help_text, labels, registry=None, multiprocess_mode="max"
+    )
