@@ -19,6 +19,7 @@ from telemetry.config import (
     SqliteConfig,
     TelemetryConfig,
 )
+from telemetry.metrics.config import MetricsConfig
 from tests.docs.pages import BASE, blocks, table_rows
 
 BLOCKS: dict[str, type[BaseModel]] = {
@@ -99,16 +100,26 @@ def test_fields_are_documented_with_defaults():
     expected = {
         f"`{name}`": f"`{format_default(value)}`" for name, value in fields().items()
     }
-    others = {"`levels`": "`{}`", "`slow_query_ms`": "`null`", "`otlp`": "none"}
+    others = {"`levels`": "`{}`", "`slow_query_ms`": "`null`"}
+    others |= {"`metrics`": "off", "`otlp`": "none"}
     assert result == {**expected, **others}
-    names = {"levels", "slow_query_ms", "otlp"}
+    names = {"levels", "slow_query_ms", "metrics", "otlp"}
     assert BLOCKS.keys() | names == TelemetryConfig.model_fields.keys()
+
+
+def test_fields_of_metrics_are_documented_with_defaults():
+    rows = table_rows("metrics.md", "field of `telemetry.metrics`")
+    defaults = MetricsConfig().model_dump().items()
+    assert {row[0]: row[1] for row in rows} == {
+        f"`{name}`": "none" if value is None else f"`{format_default(value)}`"
+        for name, value in defaults
+    }
 
 
 def test_documented_block_equals_the_defaults(read):
     [text, *_] = blocks(Path(BASE / "docs/telemetry.md"), "yaml")
     given = YAML(typ="safe", pure=True).load(text)["telemetry"]
-    assert given == TelemetryConfig().model_dump(exclude={"otlp"})
+    assert given == TelemetryConfig().model_dump(exclude={"metrics", "otlp"})
 
 
 def test_tour_starter_shows_every_field():
