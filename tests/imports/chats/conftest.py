@@ -1,4 +1,4 @@
-"""`manage.py import`, with a configuration of its own."""
+"""`coulisse import`, with a configuration of its own."""
 
 import json
 import uuid

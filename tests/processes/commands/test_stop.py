@@ -21,7 +21,7 @@ from tests.processes.conftest import TIMEOUT_SECONDS
 PRINT_FROZEN = """
 import atexit, gc, runpy, sys
 atexit.register(lambda: print("frozen:", gc.get_freeze_count() > 0))
-sys.argv = ["manage.py", "version"]
+sys.argv = ["manage.py", "help"]
 runpy.run_path("manage.py", run_name="__main__")
 """
 
