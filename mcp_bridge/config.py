@@ -1,6 +1,7 @@
 """The `mcp:` map of the YAML, and the public address of this server."""
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -8,6 +9,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -33,10 +35,22 @@ STATIC_FIELDS = (
 )
 """The fields that a sign-in without discovery requires, in reading order."""
 
-CHILD_FIELDS = ("args", "env", "cwd")
+CHILD_FIELDS = ("args", "env", "env_from", "cwd")
 
 
 Text = Annotated[str, Field(min_length=1)]
+
+
+def _check_variable(name: str) -> str:
+    if name not in os.environ:
+        raise ValueError(
+            f"names the environment variable '{name}', which is not set; set it where "
+            "Coulisse starts, or remove it from the list"
+        )
+    return name
+
+
+Variable = Annotated[str, AfterValidator(_check_variable)]
 
 
 class OAuthConfig(BaseModel):
@@ -120,6 +134,11 @@ class ToolServerConfig(BaseModel):
         description="Environment variables of the command, besides HOME, PATH and "
         "similar ones. It does not inherit the environment of Coulisse.",
     )
+    env_from: tuple[Variable, ...] = Field(
+        (),
+        description="Names of variables that the command inherits from the environment "
+        "of Coulisse. Each must be set.",
+    )
     cwd: Text | None = Field(
         None,
         description="The working directory of the command, relative to the folder of "
@@ -179,6 +198,7 @@ class ToolServerConfig(BaseModel):
             raise ValueError("has both url: and command:; remove one of them")
         if self.transport is not None:
             _check_transport(self)
+        _inherit_variables(self)
         if self.url is not None:
             _check_remote(self)
         elif self.headers:
@@ -189,6 +209,14 @@ class ToolServerConfig(BaseModel):
                 "mode: static, or remove oauth"
             )
         return self
+
+
+def _inherit_variables(server: ToolServerConfig) -> None:
+    """Add the inherited variables to `env`, so that they are secrets as others are."""
+    for name in server.env_from:
+        if name in server.env:
+            raise ValueError(f"has {name} in both env and env_from; remove one of them")
+    server.env.update({name: SecretStr(os.environ[name]) for name in server.env_from})
 
 
 def _check_transport(server: ToolServerConfig) -> None:

@@ -123,6 +123,16 @@ def test_stdio_server_accepts_every_field():
         (["command: x", "transport: http"], "transport: http, which needs a url:"),
         (["url: http://x", "transport: stdio"], "stdio, which needs a command:"),
         (["url: http://x", "transport: tcp"], "'transport' must be one of"),
+        (
+            ["command: x", "env_from: [HOUSE_KEY]"],
+            "'env_from[0]' names the environment variable 'HOUSE_KEY', which is not "
+            "set; set it where Coulisse starts, or remove it from the list",
+        ),
+        (
+            ["command: x", "env: {PATH: a}", "env_from: [PATH]"],
+            "has PATH in both env and env_from; remove one of them",
+        ),
+        (["url: http://x", "env_from: [PATH]"], "env_from, which only a command: uses"),
         (["url: http://x", "args: [a]"], "has args, which only a command: uses"),
         (["command: x", "headers: {A: b}"], "has headers, which only a url: uses"),
         (["url: http://x", "headers: {A b: c}"], "is not a valid HTTP header name"),

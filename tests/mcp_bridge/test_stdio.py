@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from config.loading import secret_values
 from mcp_bridge.client import server_session
 from mcp_bridge.client.session_pool import SessionPool
 from mcp_bridge.client.target import ServerTarget
@@ -51,6 +52,20 @@ async def test_child_is_started_once(pool):
         await call_tool((await open_named_tools(config, pool))["pid"]) for _ in range(2)
     }
     assert len(pids) == 1
+
+
+async def test_child_inherits_named_variables(pool, monkeypatch):
+    monkeypatch.setenv("HOUSE_KEY", KEY)
+    monkeypatch.setenv("OTHER_KEY", "mine")
+    server = raw(env={"COLOUR": "green"}, env_from=["HOUSE_KEY"])
+    tools = await open_named_tools(configured(it=server), pool)
+    seen = json.loads(await call_tool(tools["env"]))
+    assert (seen["COLOUR"], seen["HOUSE_KEY"]) == ("green", KEY)
+    assert "OTHER_KEY" not in seen
+    monkeypatch.setenv("HOUSE_KEY", "changed")
+    changed = raw(env={"COLOUR": "green"}, env_from=["HOUSE_KEY"])
+    assert changed.digest != server.digest
+    assert [*secret_values.find_secrets({"it": server})] == [KEY]
 
 
 async def test_child_sees_only_its_own_environment(pool, monkeypatch):
