@@ -212,6 +212,15 @@ class AgentConfig(BaseModel):
         "part is left out (`restart`), or the client receives the error (`off`).",
     )
 
+    hedge_after_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=600,
+        description="If a streamed reply has not begun after that time, the next of "
+        "`fallbacks` is asked, too: whichever begins first answers, and the other is "
+        "cancelled. Both are charged.",
+    )
+
     @cached_property
     def parameters(self) -> dict[str, Any]:
         """The request parameters this agent sets, under OpenAI's names."""
@@ -333,6 +342,9 @@ def _fallback_problems(
 ) -> Iterable[AgentProblem]:
     """Yield a problem for each fallback that is unknown, repeated, the agent itself, or
     unable to take the agent's parameters."""
+    if agent.hedge_after_seconds is not None and not agent.fallbacks:
+        text = "sets hedge_after_seconds, but has no fallbacks that could be asked"
+        yield ("hedge_after_seconds",), text, "coulisse.E213"
     itself = (agent.name, f"{agent.provider}/{agent.model}")
     for position, fallback in enumerate(agent.fallbacks):
         path = ("fallbacks", position)

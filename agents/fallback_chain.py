@@ -1,6 +1,6 @@
 """The models that can answer for an agent: its own and its fallbacks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,6 +156,17 @@ class FallbackChain:
         """Whether another model can be tried in this round."""
         return len(self._failed) + 1 < len(self._models)
 
+    @property
+    def next_model(self) -> Model:
+        """The next one that can be tried in this round; only if there is one."""
+        return next(self._untried())
+
+    def _untried(self) -> Iterator[Model]:
+        """Yield the other models that have not failed in this round, in order."""
+        failed = [model for model, _ in self._failed]
+        order = [*self._models[self._at + 1 :], *self._models[: self._at]]
+        return (model for model in order if model not in failed)
+
     def next_round(self) -> None:
         self._failed.clear()
         self._continued = 0
@@ -186,25 +197,30 @@ class FallbackChain:
         """
         if not self._allows_fallback(error):
             return False
-        self._failed.append((self.model, error))
+        self.skip(self.model, error)
         if len(self._failed) == len(self._models):
             return False
-        self._at = (self._at + 1) % len(self._models)
-        self._continued = 0
+        self.switch_to(self.next_model)
         return True
+
+    def skip(self, model: Model, error: Exception) -> None:
+        """Record that a model has failed in this round."""
+        self._failed.append((model, error))
+
+    def switch_to(self, model: Model) -> None:
+        """Let a model answer, and continue."""
+        self._at = self._models.index(model)
+        self._continued = 0
 
     def advance_to_larger(self, error: Exception) -> bool:
         """Switch to the next model whose context window is known to be larger; return
         whether there is one."""
-        tried = [model for model, _ in self._failed]
         window = self.model.context_window
-        order = [*range(self._at + 1, len(self._models)), *range(self._at)]
-        for at in order:
-            larger = self._models[at].context_window
-            is_larger = larger is not None and (window is None or larger > window)
-            if is_larger and self._models[at] not in tried:
-                self._failed.append((self.model, error))
-                self._at, self._continued = at, 0
+        for model in self._untried():
+            larger = model.context_window
+            if larger is not None and (window is None or larger > window):
+                self.skip(self.model, error)
+                self.switch_to(model)
                 return True
         return False
 

@@ -11,13 +11,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents import message_filters, rescue, tool_execution
+from agents import message_filters, model_call, rescue, tool_execution
 from agents.config import AgentConfig
 from agents.fallback_chain import FallbackChain, Model, accepted_extras
+from agents.model_call import RunningCall
 from agents.model_round import PromptCut, Round
 from agents.stream_filter import StreamFilter
 from agents.tool_set import ToolSet, build_tool_set, note_refusal, refuses_tools
-from core import token_usage, trace
+from core import trace
 from core.errors import CoulisseError, recorded_text
 from core.events import (
     Event,
@@ -27,7 +28,6 @@ from core.events import (
     ReasoningBlock,
     TextDelta,
     TurnFinished,
-    Usage,
 )
 from core.messages import Message, ToolCall
 from core.reply import Reply
@@ -195,31 +195,25 @@ async def _call_model(
     the client received anything. A reply that breaks off later is continued.
     """
     while True:
-        model = current.model = agent_run.fallback_chain.model
-        form = _form(agent_run, current, model)
-        request = _build_request(agent_run, tool_set, current, model, form)
-        entry = trace.ModelCall(agent_run.agent.name, model.provider_name, model.name)
-        agent_run.record.append(entry)
-        reply = current.reply = Reply()
-        stream = client.run(
-            model.provider_name, model.provider, request, entry.attempts
-        )
-        if form is not None:
-            current.reply = Reply(current.said)
-            stream = rescue.rest_of(stream, reply, current.said, form)
+        call = _start_call(agent_run, tool_set, current, agent_run.fallback_chain.model)
         try:
-            async with aclosing(stream) as events:
+            if _may_hedge(agent_run, current):
+                call = await _hedge(agent_run, tool_set, current, call)
+            current.model = call.model
+            current.reply = Reply(current.said) if current.said else call.reply
+            async with aclosing(call.events) as events:
                 async for event in events:
                     current.reply.add(event)
                     yield event
-            entry.end()
+            call.entry.end()
             return
         except Exception as exc:
-            entry.end(error=recorded_text(exc))
+            call.entry.end(error=recorded_text(exc))
             if isinstance(exc, CoulisseError):
-                exc.provider = exc.provider or model.provider_name
-            if _recover(agent_run, current, exc, has_begun=reply.has_begun):
-                entry.is_continued = reply.has_begun
+                exc.provider = exc.provider or call.model.provider_name
+            has_begun = call.reply.has_begun
+            if _recover(agent_run, current, exc, has_begun=has_begun):
+                call.entry.is_continued = has_begun
                 continue
             final_error = agent_run.fallback_chain.final_error(exc)
             if final_error is exc:
@@ -228,11 +222,54 @@ async def _call_model(
                 final_error.__cause__ = exc
             raise final_error  # noqa: B904 (it has its cause)
         finally:
-            # Cancelled calls count too: the provider bills them, even if only the
-            # prompt was processed.
-            if reply.has_begun or entry.is_billed:
-                entry.usage = _count_usage(request, tool_set, reply)
-            entry.finish_reason = reply.finish_reason or ""
+            call.record_usage()
+
+
+def _start_call(
+    agent_run: AgentRun, tool_set: ToolSet, current: Round, model: Model
+) -> RunningCall:
+    """Return a call of a model, which is sent when its events are read."""
+    form = _form(agent_run, current, model)
+    request = _build_request(agent_run, tool_set, current, model, form)
+    entry = trace.ModelCall(agent_run.agent.name, model.provider_name, model.name)
+    agent_run.record.append(entry)
+    reply = Reply()
+    events = client.run(model.provider_name, model.provider, request, entry.attempts)
+    if form is not None:
+        events = rescue.rest_of(events, reply, current.said, form)
+    return RunningCall(model, request, entry, reply, events, tool_set.tool_tokens)
+
+
+def _may_hedge(agent_run: AgentRun, current: Round) -> bool:
+    """Return whether a second model is asked if the first one is slow to begin.
+
+    A whole reply says nothing before its end, and a reply that broke off has been late
+    already.
+    """
+    return (
+        agent_run.agent.hedge_after_seconds is not None
+        and agent_run.stream
+        and current.broken_by is None
+        and agent_run.fallback_chain.has_next
+    )
+
+
+async def _hedge(
+    agent_run: AgentRun, tool_set: ToolSet, current: Round, first: RunningCall
+) -> RunningCall:
+    """Return the call of the first or the next model, whichever begins first."""
+    chain, record = agent_run.fallback_chain, agent_run.record
+    winner = await model_call.race(
+        first,
+        lambda: _start_call(agent_run, tool_set, current, chain.next_model),
+        after_seconds=agent_run.agent.hedge_after_seconds or 0.0,
+        on_failure=lambda call, error: chain.skip(call.model, error),
+    )
+    chain.switch_to(winner.model)
+    # The call that answers is the last one of its round.
+    record.remove(winner.entry)
+    record.append(winner.entry)
+    return winner
 
 
 def _build_request(
@@ -272,18 +309,6 @@ def _form(agent_run: AgentRun, current: Round, model: Model) -> rescue.Form | No
         agent_run.agent.rescue, takes_prefill=registry.takes_prefill(model.provider)
     )
     return forms[min(current.refused_forms, len(forms) - 1)]
-
-
-def _count_usage(request: ModelRequest, tool_set: ToolSet, reply: Reply) -> Usage:
-    """Return the usage of a call; estimated if the provider reported none."""
-    if reply.usage is not None:
-        return reply.usage
-    return token_usage.count_usage(
-        request.messages,
-        reply,
-        tool_tokens=tool_set.tool_tokens,
-        response_format=request.parameters.get("response_format"),
-    )
 
 
 def _recover(
