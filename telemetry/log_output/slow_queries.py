@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class SlowStatement:
-    """What happened since a statement was last logged."""
+    """The slow calls of a statement since it was last logged."""
 
     logged_at: float
     count: int = 0
