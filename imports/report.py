@@ -1,7 +1,7 @@
 """What an import read, wrote and skipped."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -57,7 +57,15 @@ class Report:
     """Names of things without a counterpart here, and what to do about them."""
     notes: list[str] = field(default_factory=list)
     """Remarks, and the next steps of the user."""
+    total: int = 0
+    """The rows to read, for the display of progress; 0 if the source does not know."""
+    on_read: Callable[["Report"], None] = lambda report: None
     _skipped: dict[tuple[str, str], Skipped] = field(default_factory=dict)
+
+    @property
+    def read(self) -> int:
+        """The rows read so far."""
+        return sum(each.read for each in self.counts.values())
 
     def count(
         self, kind: str, *, read: int = 0, written: int = 0, existing: int = 0
@@ -67,6 +75,8 @@ class Report:
         counts.read += read
         counts.written += written
         counts.existing += existing
+        if read:
+            self.on_read(self)
 
     def skip(self, kind: str, row: str, reason: str, *, count: int = 1) -> None:
         """Count rows that cannot be imported; `row` names one: `message 17`."""

@@ -12,13 +12,11 @@ from imports.coulisse.source_database import (
     Row,
     RowDamaged,
     SourceDatabase,
+    Table,
     read_text,
     read_time,
     read_uuid,
-    row_name,
 )
-from imports.report import Report, batch
-from memory.errors import FactInvalid
 from memory.facts import fact_validation
 from memory.facts.types import MAX_CONTENT_LENGTH, FactDraft
 from memory.models import Fact, Owner
@@ -26,39 +24,36 @@ from memory.models.fact_choices import FactCategory, FactSource, FactStatus, Hel
 from memory.recall.query_embedding import NO_VECTOR
 from memory.recall.types import Embedded, EmbeddingResult
 
-KIND = "memories"
-COLUMNS = (
-    "id",
-    "user_id",
-    "kind",
-    "content",
-    "created_at",
-    "embedding",
-    "embedding_dims",
-    "embedding_model",
+MEMORIES = Table(
+    "memories",
+    "memories",
+    (
+        "id",
+        "user_id",
+        "kind",
+        "content",
+        "created_at",
+        "embedding",
+        "embedding_dims",
+        "embedding_model",
+    ),
 )
 CATEGORIES = {"fact": FactCategory.FACT, "preference": FactCategory.PREFERENCE}
 BY = "import"
 
+NewFact = tuple[Fact, EmbeddingResult]
 
-def import_facts(source: SourceDatabase, embedder_id: str, report: Report) -> None:
+
+def import_facts(source: SourceDatabase, embedder_id: str) -> None:
     """Import facts; one that looks like an instruction is held for review.
 
     Vectors of our embedder are kept. A periodic job computes the others.
     """
-    if not source.has("memories", KIND, report):
-        return
-    for rows in source.batches("memories", COLUMNS, kind=KIND, report=report):
-        facts = []
-        for row in rows:
-            try:
-                facts.append((_read_fact(row), _read_vector(row, embedder_id)))
-            except (RowDamaged, FactInvalid) as exc:
-                report.skip(KIND, row_name(row), str(exc))
-        facts.sort(key=lambda each: each[0].user_id)
-        for user_id, of_user in groupby(facts, key=lambda each: each[0].user_id):
-            with batch(report):
-                _write(UserId(user_id), list(of_user), report)
+    source.import_rows(
+        MEMORIES,
+        lambda row: (_read_fact(row), _read_vector(row, embedder_id)),
+        lambda facts: _write(source, facts),
+    )
 
 
 def _read_fact(row: Row) -> Fact:
@@ -94,8 +89,15 @@ def _read_vector(row: Row, embedder_id: str) -> EmbeddingResult:
     return Embedded(embedder_id, vector / length), ""
 
 
-def _write(
-    user_id: UserId, facts: Sequence[tuple[Fact, EmbeddingResult]], report: Report
+def _write(source: SourceDatabase, facts: Sequence[NewFact]) -> None:
+    # In this order, so that two transactions cannot deadlock.
+    ordered = sorted(facts, key=lambda each: each[0].user_id)
+    for user_id, of_user in groupby(ordered, key=lambda each: each[0].user_id):
+        _write_of_user(source, UserId(user_id), list(of_user))
+
+
+def _write_of_user(
+    source: SourceDatabase, user_id: UserId, facts: Sequence[NewFact]
 ) -> None:
     with Owner.objects.locked(user_id) as now:
         ids = [fact.pk for fact, _ in facts]
@@ -104,7 +106,9 @@ def _write(
         for fact, text in new:
             _record(fact, text, now)
         Fact.objects.write(user_id, [fact for fact, _ in new])
-        report.count(KIND, written=len(new), existing=len(facts) - len(new))
+        source.report.count(
+            MEMORIES.kind, written=len(new), existing=len(facts) - len(new)
+        )
 
 
 def _record(fact: Fact, text: EmbeddingResult, now: datetime) -> None:

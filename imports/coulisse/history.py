@@ -15,19 +15,22 @@ from imports.coulisse.source_database import (
     Row,
     RowDamaged,
     SourceDatabase,
+    Table,
     read_text,
     read_time,
     read_uuid,
-    row_name,
 )
-from imports.report import Report, batch
+from imports.report import batch
 from memory.config import MemoryConfig
 from memory.extraction.extraction_worker import MAX_QUOTED_CHARS, MAX_SEARCH_CHARS
 from memory.models import Passage, StoredMessage, Thread
 from memory.recall.query_embedding import NO_VECTOR
 
-KIND = "messages"
-COLUMNS = ("id", "user_id", "role", "content", "created_at")
+MESSAGES = Table(
+    "messages",
+    "messages",
+    ("id", "user_id", "role", "content", "created_at"),
+)
 ROLES = ("user", "assistant")
 DEFAULT_THREAD = ""
 MAX_TURN_MESSAGES = 50
@@ -79,12 +82,9 @@ class HistoryImport:
 
     source: SourceDatabase
     settings: MemoryConfig
-    report: Report
 
     def run(self) -> None:
-        if not self.source.has("messages", KIND, self.report):
-            return
-        for user in self.source.users("messages"):
+        for user in self.source.users(MESSAGES.name):
             turns: list[ImportedTurn] = []
             for user_id, turn in self._read_turns(user):
                 turns.append(turn)
@@ -98,31 +98,19 @@ class HistoryImport:
         """Yield the turns of a user, the oldest first."""
         turn = ImportedTurn()
         user_id: UserId | None = None
-        for row in self._rows(user):
-            try:
-                user_id = users.read_user(row)
-                message = _read_message(row)
-            except RowDamaged as exc:
-                self.report.skip(KIND, row_name(row), str(exc))
-                continue
-            is_next = turn.is_complete and message.role == "user"
-            if is_next or len(turn.messages) >= MAX_TURN_MESSAGES:
-                yield user_id, turn
-                turn = ImportedTurn()
-            turn.messages.append(message)
+        for rows in self.source.batches(MESSAGES, "user_id IS ?", [user]):
+            for user_id, message in self.source.read_rows(MESSAGES, rows, _read_row):
+                is_next = turn.is_complete and message.role == "user"
+                if is_next or len(turn.messages) >= MAX_TURN_MESSAGES:
+                    yield user_id, turn
+                    turn = ImportedTurn()
+                turn.messages.append(message)
         if turn.messages and user_id is not None:
             yield user_id, turn
 
-    def _rows(self, user: object) -> Iterator[Row]:
-        options: dict[str, Any] = {"where": "user_id IS ?", "values": [user]}
-        for rows in self.source.batches(
-            "messages", COLUMNS, kind=KIND, report=self.report, **options
-        ):
-            yield from rows
-
     def _write(self, user_id: UserId, turns: Sequence[ImportedTurn]) -> None:
         """Append the turns that the user's thread does not have."""
-        with batch(self.report):
+        with batch(self.source.report):
             # Until this is stored, no other run may look for the turns.
             Thread.objects.lock_of_user(user_id)
             ids = [message.id for turn in turns for message in turn.messages]
@@ -131,7 +119,9 @@ class HistoryImport:
             rest = [turn.without_known(known) for turn in turns]
             new = [turn for turn in rest if turn.messages]
             written = sum(len(turn.messages) for turn in new)
-            self.report.count(KIND, written=written, existing=len(ids) - written)
+            self.source.report.count(
+                MESSAGES.kind, written=written, existing=len(ids) - written
+            )
             if new:
                 self._append(user_id, new, written)
 
@@ -184,12 +174,13 @@ class HistoryImport:
         }
 
 
-def _read_message(row: Row) -> ImportedMessage:
+def _read_row(row: Row) -> tuple[UserId, ImportedMessage]:
     role = read_text(row, "role")
     if role not in ROLES:
         raise RowDamaged(f"the role '{role:.40}' is neither user nor assistant")
     text, created_at = read_text(row, "content"), read_time(row, "created_at")
-    return ImportedMessage(read_uuid(row, "id"), cast(Role, role), text, created_at)
+    message = ImportedMessage(read_uuid(row, "id"), cast(Role, role), text, created_at)
+    return users.read_user(row), message
 
 
 def _index(user_id: UserId, thread_id: int, rows: Iterable[StoredMessage]) -> None:

@@ -1,6 +1,7 @@
 """Agents, judges, experiments and smoke tests of the studio, as overrides of ours."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -17,10 +18,10 @@ from imports.coulisse.source_database import (
     Row,
     RowDamaged,
     SourceDatabase,
+    Table,
     read_text,
-    row_name,
 )
-from imports.report import Report, batch
+from imports.report import Report
 
 SECTIONS = {
     "dynamic_judges": "judges",
@@ -39,7 +40,6 @@ class ImportedOverride:
 
     section: Section[Any]
     name: str
-    row: str
     data: dict[str, Any] | None
 
     def save(self, by: str) -> None:
@@ -55,26 +55,21 @@ class ImportedOverride:
             override_editor.create_entry(self.section, text, by=by)
 
 
-def import_overrides(source: SourceDatabase, report: Report) -> None:
+def import_overrides(source: SourceDatabase) -> None:
     """Import the entries that are valid together with the YAML; report the others."""
     for table, key in SECTIONS.items():
-        if table not in source.tables:
-            continue
         section = overridable_entries.get_section(key)
-        for rows in source.batches(table, COLUMNS, kind=KIND, report=report):
-            found = [each for row in rows if (each := _read(row, section, report))]
-            with batch(report):
-                _save(section, found, report)
+        source.import_rows(
+            Table(table, KIND, COLUMNS),
+            partial(_read, section),
+            partial(_save, section, source.report),
+        )
 
 
-def _read(row: Row, section: Section[Any], report: Report) -> ImportedOverride | None:
-    try:
-        name = read_text(row, "name")
-        data = None if row["disabled"] else _read_data(row, name)
-    except RowDamaged as exc:
-        report.skip(KIND, row_name(row), str(exc))
-        return None
-    return ImportedOverride(section, name, f"{section.noun} '{name}'", data)
+def _read(section: Section[Any], row: Row) -> ImportedOverride:
+    name = read_text(row, "name")
+    data = None if row["disabled"] else _read_data(row, name)
+    return ImportedOverride(section, name, data)
 
 
 def _read_data(row: Row, name: str) -> dict[str, Any]:
@@ -87,7 +82,7 @@ def _read_data(row: Row, name: str) -> dict[str, Any]:
     return {"name": name, **data}
 
 
-def _save(section: Section[Any], found: list[ImportedOverride], report: Report) -> None:
+def _save(section: Section[Any], report: Report, found: list[ImportedOverride]) -> None:
     """Save the entries that have no override yet, until none of the rest is valid.
 
     An entry may refer to a later one: an agent to its subagents.
@@ -101,7 +96,7 @@ def _save(section: Section[Any], found: list[ImportedOverride], report: Report) 
         report.count(KIND, written=len(pending) - len(problems))
         if len(problems) == len(pending):
             for each, problem in problems.items():
-                report.skip(KIND, each.row, problem)
+                report.skip(KIND, f"{section.noun} '{each.name}'", problem)
             return
         pending = list(problems)
 

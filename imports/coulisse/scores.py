@@ -7,25 +7,27 @@ from imports.coulisse.source_database import (
     Row,
     RowDamaged,
     SourceDatabase,
+    Table,
     read_optional_text,
     read_text,
     read_time,
     read_uuid,
-    row_name,
 )
-from imports.report import Report, batch
 from judges.models import Score
 
-KIND = "scores"
-COLUMNS = (
-    "message_id",
-    "user_id",
-    "agent_name",
-    "judge_name",
-    "criterion",
-    "score",
-    "reasoning",
-    "created_at",
+SCORES = Table(
+    "scores",
+    "scores",
+    (
+        "message_id",
+        "user_id",
+        "agent_name",
+        "judge_name",
+        "criterion",
+        "score",
+        "reasoning",
+        "created_at",
+    ),
 )
 MAX_NAME_LENGTH, MAX_CRITERION_LENGTH = 255, 64
 HIGHEST = 10
@@ -33,23 +35,9 @@ HIGHEST = 10
 Key = tuple[object, str, str]
 
 
-def import_scores(source: SourceDatabase, report: Report) -> None:
+def import_scores(source: SourceDatabase) -> None:
     """Import scores; older databases have no agents in them."""
-    if not source.has("scores", KIND, report):
-        return
-    for rows in source.batches("scores", COLUMNS, kind=KIND, report=report):
-        scores: dict[Key, Score] = {}
-        for row in rows:
-            try:
-                score = _read_score(row)
-            except RowDamaged as exc:
-                report.skip(KIND, row_name(row), str(exc))
-                continue
-            if _key(score) in scores:
-                report.skip(KIND, row_name(row), "a later score replaces it")
-            scores[_key(score)] = score
-        with batch(report):
-            _write(list(scores.values()), report)
+    source.import_rows(SCORES, _read_score, lambda scores: _write(source, scores))
 
 
 def _read_score(row: Row) -> Score:
@@ -79,9 +67,11 @@ def _key(score: Score) -> Key:
     return score.turn_id, score.judge, score.criterion
 
 
-def _write(scores: Sequence[Score], report: Report) -> None:
+def _write(source: SourceDatabase, scores: Sequence[Score]) -> None:
     rows = Score.objects.filter(turn_id__in=[score.turn_id for score in scores])
     known = set(rows.values_list("turn_id", "judge", "criterion"))
-    new = [score for score in scores if _key(score) not in known]
-    Score.objects.bulk_create(new, ignore_conflicts=True)
-    report.count(KIND, written=len(new), existing=len(scores) - len(new))
+    # The last of several scores by the same criterion counts.
+    latest = {_key(score): score for score in scores}
+    new = [score for key, score in latest.items() if key not in known]
+    Score.objects.bulk_create(new)
+    source.report.count(SCORES.kind, written=len(new), existing=len(scores) - len(new))

@@ -2,15 +2,16 @@
 
 import sqlite3
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
+from core.errors import CoulisseError
 from core.validation.storable_values import UNSTORABLE
 from database import rust_database
 from imports.errors import SourceUnreadable
-from imports.report import Report
+from imports.report import Report, batch
 
 BATCH_SIZE = 500
 """Rows in memory at a time."""
@@ -21,16 +22,26 @@ MAX_SECONDS = 253_402_300_799
 ROWID = "rowid"
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class RowDamaged(Exception):
     """A value of a row is missing or not what the column holds."""
 
 
-class SourceDatabase:
-    """A database that is open for reading."""
+class Table(NamedTuple):
+    """A table to import."""
 
-    def __init__(self, path: Path) -> None:
+    name: str
+    kind: str
+    """What the report calls its rows: a plural noun."""
+    columns: Sequence[str]
+
+
+class SourceDatabase:
+    """A database that is open for reading, with the report of its import."""
+
+    def __init__(self, path: Path, report: Report) -> None:
         if not path.is_file():
             raise SourceUnreadable(
                 f"{path} does not exist: name the state directory of the Rust version "
@@ -40,6 +51,7 @@ class SourceDatabase:
             raise SourceUnreadable(
                 f"{path} is not a database of the Rust version, or cannot be read"
             )
+        self.report = report
         self._database = rust_database.open_readonly(path)
         self._database.row_factory = sqlite3.Row
         # Invalid UTF-8 would end the query.
@@ -48,12 +60,6 @@ class SourceDatabase:
 
     def close(self) -> None:
         self._database.close()
-
-    def has(self, table: str, kind: str, report: Report) -> bool:
-        """Return whether a table exists; note it in the report if it does not."""
-        if table not in self.tables:
-            report.note(f"no {kind}: the database has no table '{table}'")
-        return table in self.tables
 
     def count(self, table: str) -> int:
         """Return the number of rows; 0 without the table."""
@@ -65,29 +71,48 @@ class SourceDatabase:
 
     def users(self, table: str) -> Iterator[object]:
         """Yield each user of a table once, as stored."""
+        if table not in self.tables:
+            return
         query = f"SELECT DISTINCT user_id FROM {table}"  # noqa: S608  our own names
-        return (row["user_id"] for row in self._database.execute(query))
+        yield from (row["user_id"] for row in self._database.execute(query))
 
     def query(self, query: str, values: Sequence[Any] = ()) -> Iterator[Row]:
         yield from self._database.execute(query, values)
 
+    def import_rows(
+        self, table: Table, read: Callable[[Row], T], write: Callable[[list[T]], None]
+    ) -> None:
+        """Read a table, and write each batch in a transaction; skip damaged rows."""
+        for rows in self.batches(table):
+            values = list(self.read_rows(table, rows, read))
+            with batch(self.report):
+                write(values)
+
+    def read_rows(
+        self, table: Table, rows: Iterable[Row], read: Callable[[Row], T]
+    ) -> Iterator[T]:
+        """Yield what `read` returns; skip rows for which it raises `RowDamaged`,
+        `CoulisseError` or `OSError`."""
+        for row in rows:
+            try:
+                yield read(row)
+            except (RowDamaged, CoulisseError, OSError) as exc:
+                self.report.skip(table.kind, f"row {row[ROWID]}", str(exc))
+
     def batches(
-        self,
-        table: str,
-        columns: Sequence[str],
-        *,
-        kind: str,
-        report: Report,
-        where: str = "1",
-        values: Sequence[Any] = (),
+        self, table: Table, where: str = "1", values: Sequence[Any] = ()
     ) -> Iterator[list[Row]]:
         """Yield rows in the order of their insertion; a missing column is NULL.
 
         Where SQLite cannot read the table, the rest of it is skipped.
         """
-        selected = ", ".join(self._select(table, columns))
+        name, kind, _ = table
+        if name not in self.tables:
+            self.report.note(f"no {kind}: the database has no table '{name}'")
+            return
+        selected = ", ".join(self._select(table))
         query = (
-            f"SELECT {ROWID}, {selected} FROM {table} WHERE {where} AND {ROWID} > ? "  # noqa: S608
+            f"SELECT {ROWID}, {selected} FROM {name} WHERE {where} AND {ROWID} > ? "  # noqa: S608
             f"ORDER BY {ROWID} LIMIT {BATCH_SIZE}"
         )
         last = -1
@@ -95,19 +120,19 @@ class SourceDatabase:
             try:
                 rows = self._database.execute(query, [*values, last]).fetchall()
             except sqlite3.DatabaseError as exc:
-                reason = f"SQLite cannot read the table '{table}' any further ({exc})"
-                report.skip(kind, f"from row {last + 1}", reason)
+                reason = f"SQLite cannot read the table '{name}' any further ({exc})"
+                self.report.skip(kind, f"from row {last + 1}", reason)
                 return
             if not rows:
                 return
             last = rows[-1][ROWID]
-            report.count(kind, read=len(rows))
+            self.report.count(kind, read=len(rows))
             yield rows
 
-    def _select(self, table: str, columns: Sequence[str]) -> Iterator[str]:
-        info = self._database.execute(f"PRAGMA table_info({table})")
+    def _select(self, table: Table) -> Iterator[str]:
+        info = self._database.execute(f"PRAGMA table_info({table.name})")
         known = {row["name"] for row in info}
-        for name in columns:
+        for name in table.columns:
             if name not in known:
                 yield f"NULL AS {name}"
             else:
@@ -140,8 +165,3 @@ def read_time(row: Row, name: str) -> datetime:
     if not isinstance(value, int) or not 0 <= value <= MAX_SECONDS:
         raise RowDamaged(f"'{name}' is not a time in seconds since 1970")
     return datetime.fromtimestamp(value, UTC)
-
-
-def row_name(row: Row) -> str:
-    """Return what the report calls a row."""
-    return f"row {row[ROWID]}"

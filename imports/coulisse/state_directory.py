@@ -8,9 +8,12 @@ from typing import Any
 
 from django.conf import settings
 
+from access.users import identity
 from config import live
 from config.sections import Config
+from files.config import STORAGE
 from imports.coulisse import facts, overrides, scores, tokens, users
+from imports.coulisse.files import FileImport
 from imports.coulisse.history import HistoryImport
 from imports.coulisse.source_database import SourceDatabase
 from imports.errors import SourceUnreadable
@@ -27,9 +30,10 @@ NO_COUNTERPART = {
     "tasks": "background tasks are not moved: let the old server finish them",
     "smoke_runs": "run the smoke tests again",
     "mcp_oauth_tokens": "users connect their accounts again",
-    "storage_files": "files have no owner there: upload them again",
 }
 """Tables that are not imported, and what to do about it."""
+
+READ_TABLES = ("api_tokens", "messages", "memories", "scores", *overrides.SECTIONS)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -40,6 +44,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="DIR",
         help="Its state directory: .coulisse beside its coulisse.yaml, moved aside.",
     )
+    parser.add_argument(
+        "--files-of",
+        metavar="USER",
+        help="Import the uploaded files as this user's; they have no owner there.",
+    )
 
 
 def run(options: dict[str, Any], report: Report) -> None:
@@ -48,8 +57,9 @@ def run(options: dict[str, Any], report: Report) -> None:
     live.set_current(config)
     path = _database_path(options["state"])
     try:
-        with closing(SourceDatabase(path)) as source:
-            _import(source, config, report)
+        with closing(SourceDatabase(path, report)) as source:
+            _import(source, config)
+            _import_files(source, config, options)
     except sqlite3.Error as exc:
         raise SourceUnreadable(
             f"SQLite cannot read {path} ({exc}): repair a copy with `sqlite3 FILE "
@@ -57,16 +67,32 @@ def run(options: dict[str, Any], report: Report) -> None:
         ) from exc
 
 
-def _import(source: SourceDatabase, config: Config, report: Report) -> None:
-    users.adopt_namespace(source, report)
-    tokens.import_tokens(source, report)
-    HistoryImport(source, config.get(MEMORY), report).run()
-    facts.import_facts(source, _embedder_id(config, report), report)
-    scores.import_scores(source, report)
-    overrides.import_overrides(source, report)
+def _import(source: SourceDatabase, config: Config) -> None:
+    report = source.report
+    report.total = sum(map(source.count, READ_TABLES))
+    users.adopt_namespace(source)
+    tokens.import_tokens(source)
+    HistoryImport(source, config.get(MEMORY)).run()
+    facts.import_facts(source, _embedder_id(config, report))
+    scores.import_scores(source)
+    overrides.import_overrides(source)
     for table, remedy in NO_COUNTERPART.items():
         if number := source.count(table):
             report.no_counterpart(f"{number:,} rows of '{table}'", remedy)
+
+
+def _import_files(
+    source: SourceDatabase, config: Config, options: dict[str, Any]
+) -> None:
+    number, owner = source.count("storage_files"), options["files_of"]
+    if number and owner is None:
+        source.report.no_counterpart(
+            f"{number:,} files", "they have no owner: name one with --files-of USER"
+        )
+    elif number:
+        user_id = identity.derive_user_id(identity.check_identifier(owner))
+        directory = options["state"] / "files"
+        FileImport(source, directory, user_id, config.get(STORAGE)).run()
 
 
 def _database_path(state: Path) -> Path:

@@ -8,7 +8,6 @@ from typing import cast, get_args
 
 from django.db.models import Q
 
-from access.errors import NewTokenInvalid
 from access.limits import time_windows
 from access.models import ApiToken, UsageCounter
 from access.tokens import token_terms
@@ -17,26 +16,28 @@ from imports.coulisse.source_database import (
     Row,
     RowDamaged,
     SourceDatabase,
+    Table,
     read_text,
     read_time,
     read_uuid,
-    row_name,
 )
-from imports.report import Report, batch
 
-KIND = "API tokens"
 DIGEST = re.compile("[0-9a-f]{64}")
 """A SHA-256 in hexadecimal."""
-COLUMNS = (
-    "id",
-    "label",
-    "principal",
-    "secret_hash",
-    "budget_kind",
-    "budget_micro_usd",
-    "created_at",
-    "last_used_at",
-    "revoked_at",
+TOKENS = Table(
+    "api_tokens",
+    "API tokens",
+    (
+        "id",
+        "label",
+        "principal",
+        "secret_hash",
+        "budget_kind",
+        "budget_micro_usd",
+        "created_at",
+        "last_used_at",
+        "revoked_at",
+    ),
 )
 USAGE_QUERY = """
     SELECT coalesce(sum(cost_micro_usd), 0) total, count(*) turns,
@@ -46,19 +47,13 @@ USAGE_QUERY = """
 """
 
 
-def import_tokens(source: SourceDatabase, report: Report) -> None:
+def import_tokens(source: SourceDatabase) -> None:
     """Import tokens, and what they have spent of their budgets."""
-    if not source.has("api_tokens", KIND, report):
-        return
-    for rows in source.batches("api_tokens", COLUMNS, kind=KIND, report=report):
-        tokens = []
-        for row in rows:
-            try:
-                tokens.append((_read_token(row), row))
-            except (RowDamaged, NewTokenInvalid) as exc:
-                report.skip(KIND, row_name(row), str(exc))
-        with batch(report):
-            _write(source, tokens, report)
+    source.import_rows(
+        TOKENS,
+        lambda row: (_read_token(row), row),
+        lambda tokens: _write(source, tokens),
+    )
 
 
 def _read_token(row: Row) -> ApiToken:
@@ -94,9 +89,7 @@ def _read_budget(row: Row) -> tuple[Budget, int | None]:
     return cast(Budget, budget), limit
 
 
-def _write(
-    source: SourceDatabase, tokens: Sequence[tuple[ApiToken, Row]], report: Report
-) -> None:
+def _write(source: SourceDatabase, tokens: Sequence[tuple[ApiToken, Row]]) -> None:
     known = Q(pk__in=[token.pk for token, _ in tokens])
     known |= Q(digest__in=[token.digest for token, _ in tokens])
     rows = ApiToken.objects.filter(known)
@@ -109,7 +102,7 @@ def _write(
     ApiToken.objects.bulk_create(token for token, _ in new)
     counters = [c for token, row in new for c in _read_usage(source, token, row)]
     UsageCounter.objects.bulk_create(counters)
-    report.count(KIND, written=len(new), existing=len(tokens) - len(new))
+    source.report.count(TOKENS.kind, written=len(new), existing=len(tokens) - len(new))
 
 
 def _read_usage(

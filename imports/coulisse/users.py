@@ -6,7 +6,6 @@ from access.users import user_namespace
 from core.ids import UserId
 from imports.coulisse.source_database import Row, SourceDatabase, read_uuid
 from imports.errors import SourceUnreadable
-from imports.report import Report
 from processes.server.running_server import find_running
 from processes.supervision import state_directory
 
@@ -20,7 +19,7 @@ def read_user(row: Row) -> UserId:
     return UserId(read_uuid(row, "user_id"))
 
 
-def adopt_namespace(source: SourceDatabase, report: Report) -> None:
+def adopt_namespace(source: SourceDatabase) -> None:
     """Let us derive the same ids from names, if the Rust version has named users.
 
     Raises `NamespaceMismatch` if our database has users with other ids, and
@@ -36,8 +35,8 @@ def adopt_namespace(source: SourceDatabase, report: Report) -> None:
             f"the server is running (pid {running[0]}): stop it, because the namespace "
             "of user ids changes"
         )
-    user_namespace.adopt(namespace, is_dry_run=report.is_dry_run)
-    report.note(
+    user_namespace.adopt(namespace, is_dry_run=source.report.is_dry_run)
+    source.report.note(
         "user ids are derived as in the Rust version, in a well-known namespace "
         f"(COULISSE_USER_NAMESPACE={namespace}); back up .coulisse/secrets.env"
     )
@@ -46,8 +45,7 @@ def adopt_namespace(source: SourceDatabase, report: Report) -> None:
 def _has_named_users(source: SourceDatabase) -> bool:
     if source.count("api_tokens"):
         return True
-    tables = [table for table in USER_TABLES if table in source.tables]
-    return any(_is_named(user) for table in tables for user in source.users(table))
+    return any(_is_named(user) for table in USER_TABLES for user in source.users(table))
 
 
 def _is_named(user_id: object) -> bool:

@@ -1,5 +1,6 @@
 """Build state directories of the Rust version, with its tables."""
 
+import hashlib
 import itertools
 import json
 import sqlite3
@@ -39,6 +40,13 @@ CREATE TABLE dynamic_judges (config_json TEXT, created_at INTEGER NOT NULL,
 CREATE TABLE dynamic_experiments (config_json TEXT, created_at INTEGER NOT NULL,
     disabled INTEGER NOT NULL DEFAULT 0, name TEXT NOT NULL PRIMARY KEY,
     updated_at INTEGER NOT NULL);
+CREATE TABLE dynamic_smoke_tests (config_json TEXT, created_at INTEGER NOT NULL,
+    disabled INTEGER NOT NULL DEFAULT 0, name TEXT NOT NULL PRIMARY KEY,
+    updated_at INTEGER NOT NULL);
+CREATE TABLE storage_files (bytes INTEGER NOT NULL, content_type TEXT NOT NULL,
+    created_at INTEGER NOT NULL, filename TEXT NOT NULL, id TEXT NOT NULL PRIMARY KEY,
+    purpose TEXT NOT NULL, sha256 TEXT NOT NULL, storage_key TEXT NOT NULL,
+    user_id TEXT NOT NULL);
 CREATE TABLE events (correlation_id TEXT NOT NULL, created_at INTEGER NOT NULL,
     duration_ms INTEGER, id TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL,
     parent_id TEXT, payload TEXT NOT NULL, user_id TEXT NOT NULL);
@@ -99,6 +107,24 @@ class RustState:
         self.insert(
             "token_usage", token_id=token, cost_micro_usd=micro_usd, created_at=at
         )
+
+    def file(self, name: str, content: bytes, **values) -> str:
+        """Add a file; returns its id."""
+        key = str(uuid.uuid4())
+        folder = self.directory / "files"
+        folder.mkdir(exist_ok=True)
+        (folder / key).write_bytes(content)
+        row = {
+            "id": f"file-{uuid.uuid4().hex}",
+            "bytes": len(content),
+            "content_type": "text/plain",
+            "filename": name,
+            "purpose": "assistants",
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "storage_key": key,
+            "user_id": "default",
+        }
+        return self.insert("storage_files", **row | values)
 
     def override(self, section: str, name: str, config: dict | None, **values) -> None:
         """Add an entry of the studio, or with None, a disabled one of the file."""

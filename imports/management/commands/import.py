@@ -8,6 +8,7 @@ from access.audit import audit_events, audit_log
 from access.audit.audit_events import AuditEvent
 from config.management import config_option
 from config.management.database_command import DatabaseCommand
+from config.management.progress_bar import ProgressBar
 from imports.report import Report
 from imports.sources import SOURCES
 
@@ -31,16 +32,25 @@ class Command(DatabaseCommand):
             subparser.add_argument("--json", action="store_true", help="Print JSON.")
             source.add_arguments(subparser)
 
+    _bar: ProgressBar | None = None
+
     def handle(self, **options: Any) -> None:
         name = options["what"]
-        report = Report(name, is_dry_run=options["dry_run"])
+        report = Report(name, is_dry_run=options["dry_run"], on_read=self._show)
         SOURCES[name].run({**options, "config": self.config_path(options)}, report)
+        if self._bar is not None:
+            self._bar.end()
         _record(report)
         if options["json"]:
             self.write_json(report.as_json())
             return
         for line in report.lines():
             self.stdout.write(line)
+
+    def _show(self, report: Report) -> None:
+        if report.total and self.stderr.isatty():
+            self._bar = self._bar or ProgressBar(self.stderr, report.total)
+            self._bar.show(report.read)
 
 
 def _record(report: Report) -> None:
