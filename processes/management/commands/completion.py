@@ -10,6 +10,8 @@ from django.core.management.base import CommandParser
 from config.management.base import ConfigCommand
 
 PROGRAM = "coulisse"
+PATHS = {"DIR": shtab.DIRECTORY, "FILE": shtab.FILE, "PATH": shtab.FILE}
+"""The completion of options by the placeholder of their value."""
 
 
 class Command(ConfigCommand):
@@ -46,8 +48,8 @@ def build_parser() -> argparse.ArgumentParser:
 def complete_paths(parser: argparse.ArgumentParser) -> None:
     """Let the shell complete files where an option takes one."""
     for action in parser._actions:
-        if action.metavar in ("FILE", "PATH"):
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        if action.metavar in PATHS:
+            action.complete = PATHS[action.metavar]  # type: ignore[attr-defined]
         if isinstance(action, argparse._SubParsersAction):
             for each in action.choices.values():
                 complete_paths(each)

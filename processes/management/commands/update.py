@@ -41,7 +41,8 @@ def find_step(tree: Path) -> str:
     if (tree / "Makefile").exists():
         return f"replace {tree} by the new version, or the container by its new image"
     if _installer() == "uv":
-        return f"uv pip install --upgrade --python '{sys.executable}' {WHEEL}"
+        uvx = f"or, with uvx: uvx --from {WHEEL} coulisse"
+        return f"uv pip install -U --python '{sys.executable}' {WHEEL}  # {uvx}"
     return f"'{sys.executable}' -m pip install --upgrade {WHEEL}"
 
 

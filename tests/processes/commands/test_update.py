@@ -30,7 +30,11 @@ def test_steps_are_in_order(settings, tmp_path: Path, capsys) -> None:
     ("installer", "command"),
     [
         ("pip\n", f"'{sys.executable}' -m pip install --upgrade WHEEL"),
-        ("uv", f"uv pip install --upgrade --python '{sys.executable}' WHEEL"),
+        (
+            "uv",
+            f"uv pip install -U --python '{sys.executable}' WHEEL"
+            "  # or, with uvx: uvx --from WHEEL coulisse",
+        ),
         (None, f"'{sys.executable}' -m pip install --upgrade WHEEL"),
     ],
 )
