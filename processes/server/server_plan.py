@@ -16,6 +16,7 @@ from core.child_processes.program import Program
 from processes.errors import PackagesMissing
 from processes.server import background_processes, listening_socket, private_broker
 from processes.server.background_processes import BackgroundPlan
+from processes.server.package_installer import install_command
 from processes.sidecar_control import sidecar_activation
 from processes.supervision import heartbeat
 from processes.supervision.child import ChildSpec, base_environment
@@ -200,7 +201,7 @@ def _install_hint(provider: str) -> str:
     requirements = settings.BASE_DIR / "requirements-local.txt"
     return (
         f"provider '{provider}' runs a model on this machine, whose packages are not "
-        f"installed: run `{sys.executable} -m pip install --no-deps -r "
+        f"installed: run `{install_command()} --no-deps -r "
         f"'{requirements}'` (available for Linux x86-64 and Apple silicon); or set "
         "ANTHROPIC_API_KEY or OPENAI_API_KEY and run `coulisse init --force`"
     )

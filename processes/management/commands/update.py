@@ -1,7 +1,5 @@
 """`coulisse update`: how to update this installation."""
 
-import importlib.metadata
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +7,7 @@ from django.conf import settings
 
 from config.management.base import ConfigCommand
 from core.version import VERSION
+from processes.server.package_installer import install_command
 from processes.supervision.state_directory import describe_path
 
 WHEEL = "WHEEL"
@@ -40,15 +39,7 @@ def find_step(tree: Path) -> str:
         return f"cd '{tree}' && git pull && make setup"
     if (tree / "Makefile").exists():
         return f"replace {tree} by the new version, or the container by its new image"
-    if _installer() == "uv":
-        uvx = f"or, with uvx: uvx --from {WHEEL} coulisse"
-        return f"uv pip install -U --python '{sys.executable}' {WHEEL}  # {uvx}"
-    return f"'{sys.executable}' -m pip install --upgrade {WHEEL}"
-
-
-def _installer() -> str:
-    try:
-        name = importlib.metadata.distribution("coulisse").read_text("INSTALLER")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-    return (name or "").strip()
+    step = f"{install_command()} --upgrade {WHEEL}"
+    if step.startswith("uv"):
+        step += f"  # or, with uvx: uvx --from {WHEEL} coulisse"
+    return step

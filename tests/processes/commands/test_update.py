@@ -1,10 +1,9 @@
 """`update` names the steps of each kind of installation, and runs none."""
 
-import importlib.metadata
+import importlib.util
 import sys
 from pathlib import Path
 
-import pytest
 from django.core.management import call_command
 
 from core.version import VERSION
@@ -26,28 +25,17 @@ def test_steps_are_in_order(settings, tmp_path: Path, capsys) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("installer", "command"),
-    [
-        ("pip\n", f"'{sys.executable}' -m pip install --upgrade WHEEL"),
-        (
-            "uv",
-            f"uv pip install -U --python '{sys.executable}' WHEEL"
-            "  # or, with uvx: uvx --from WHEEL coulisse",
-        ),
-        (None, f"'{sys.executable}' -m pip install --upgrade WHEEL"),
-    ],
-)
-def test_wheel_is_updated_by_its_installer(
-    installer: str | None, command: str, monkeypatch, tmp_path: Path
-) -> None:
-    class Distribution:
-        def read_text(self, name: str) -> str | None:
-            assert name == "INSTALLER"
-            return installer
-
-    monkeypatch.setattr(importlib.metadata, "distribution", lambda _: Distribution())
+def test_wheel_is_updated_by_pip(tmp_path: Path) -> None:
+    command = f"'{sys.executable}' -m pip install --upgrade WHEEL"
     assert update.find_step(tmp_path) == command
+
+
+def test_wheel_is_updated_by_uv_without_pip(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert update.find_step(tmp_path) == (
+        f"uv pip install --python '{sys.executable}' --upgrade WHEEL"
+        "  # or, with uvx: uvx --from WHEEL coulisse"
+    )
 
 
 def test_copy_of_the_files_is_replaced(tmp_path: Path) -> None:

@@ -158,11 +158,12 @@ def test_local_model_needed_exit_code_is_set(
 
 
 def test_missing_local_model_error_shows_the_install_command(plan, monkeypatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    found = {"pip": object()}
+    monkeypatch.setattr(importlib.util, "find_spec", found.get)
     with pytest.raises(PackagesMissing) as refused:
         plan("providers: {p: {kind: local}}")
     message = refused.value.message
-    assert f"{sys.executable} -m pip install --no-deps -r" in message
+    assert f"'{sys.executable}' -m pip install --no-deps -r" in message
     assert "OPENAI_API_KEY" in message
     assert "init --force" in message
     assert "\n" not in message
