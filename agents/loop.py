@@ -19,7 +19,7 @@ from agents.model_round import PromptCut, Round
 from agents.stream_filter import StreamFilter
 from agents.tool_set import ToolSet, build_tool_set, note_refusal, refuses_tools
 from core import trace
-from core.errors import CoulisseError, recorded_text
+from core.errors import CoulisseError, error_type, recorded_text
 from core.events import (
     Event,
     FinishReason,
@@ -31,6 +31,7 @@ from core.events import (
 )
 from core.messages import Message, ToolCall
 from core.reply import Reply
+from core.runtime import trace_context
 from core.tools import Tool
 from core.trace import Call
 from providers import client, registry
@@ -208,7 +209,7 @@ async def _call_model(
             call.entry.end()
             return
         except Exception as exc:
-            call.entry.end(error=recorded_text(exc))
+            call.entry.end(error=recorded_text(exc), error_type=error_type(exc))
             if isinstance(exc, CoulisseError):
                 exc.provider = exc.provider or call.model.provider_name
             has_begun = call.reply.has_begun
@@ -231,7 +232,9 @@ def _start_call(
     """Return a call of a model, which is sent when its events are read."""
     form = _form(agent_run, current, model)
     request = _build_request(agent_run, tool_set, current, model, form)
-    entry = trace.ModelCall(agent_run.agent.name, model.provider_name, model.name)
+    entry = trace.ModelCall(
+        agent_run.agent.name, model.provider_name, model.name, span=request.span
+    )
     agent_run.record.append(entry)
     reply = Reply()
     events = client.run(model.provider_name, model.provider, request, entry.attempts)
@@ -298,6 +301,7 @@ def _build_request(
         stream=agent_run.stream,
         has_fallback=agent_run.fallback_chain.has_next,
         user=agent_run.user,
+        span=trace_context.new_child(),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agents.fallback_chain import Model
 from core import token_usage, trace
-from core.errors import recorded_text
+from core.errors import error_type, recorded_text
 from core.events import Event
 from core.reply import Reply
 from providers.model_request import ModelRequest
@@ -72,7 +72,9 @@ async def race(
                 winner = call
                 call.events = _replay(task, call.events)
             else:
-                call.entry.end(error=recorded_text(error))
+                call.entry.end(
+                    error=recorded_text(error), error_type=error_type(error)
+                )
                 call.record_usage()
                 on_failure(call, error)
     finally:

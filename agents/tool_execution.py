@@ -9,9 +9,10 @@ from typing import Any
 import orjson
 
 from core import trace
-from core.errors import CoulisseError, recorded_text
+from core.errors import CoulisseError, error_type, recorded_text
 from core.events import HEARTBEAT_SECONDS
 from core.messages import Message, ToolCall
+from core.runtime import trace_context
 from core.text.sanitization import escape_and_truncate
 from core.tools import Tool, ToolResult
 from core.trace import Call
@@ -59,6 +60,7 @@ class ToolExecution:
             call.arguments,
             id=call.id,
             target="" if tool is None else tool.target,
+            span=trace_context.new_child(),
         )
 
     @property
@@ -88,6 +90,9 @@ class ToolExecution:
     async def _execute(
         self, call: ToolCall, entry: trace.TracedToolCall, number: int
     ) -> ToolResult:
+        if entry.span is not None:
+            # This coroutine is a task with a context of its own.
+            trace_context.current.set(entry.span)
         try:
             if number >= MAX_CALLS:
                 raise CoulisseError(
@@ -97,7 +102,7 @@ class ToolExecution:
             async with self._slots:
                 result = await self._find_tool(call).call(parse_arguments(call), entry)
         except CoulisseError as exc:
-            entry.end(error=recorded_text(exc))
+            entry.end(error=recorded_text(exc), error_type=error_type(exc))
             return truncate_result(f"Error: {exc.message}", self._max_length)
         except asyncio.CancelledError:
             if _is_cancelled():

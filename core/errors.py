@@ -125,6 +125,11 @@ def recorded_text(error: Exception) -> str:
     return str(error) if is_expected else type(error).__name__
 
 
+def error_type(error: BaseException) -> str:
+    """Return the code of an error, or the name of its class."""
+    return getattr(error, "code", None) or type(error).__name__
+
+
 def public_text(text: str) -> str:
     """Return a recorded error's message without its detail, for users."""
     return text.partition(DETAIL_MARKER)[0]

@@ -6,11 +6,15 @@ visible as such.
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
+from core.errors import error_type, recorded_text
 from core.events import Usage
+from core.runtime import trace_context
+from core.runtime.trace_context import TraceContext
 
 ToolKind = Literal[
     "mcp", "subagent", "skill", "memory", "task", "client", "safety", "unknown"
@@ -58,12 +62,16 @@ class ModelCall:
     """The usage, counted or estimated; None if it failed or was not sent."""
     finish_reason: str = ""
     error: str | None = None
+    error_type: str = field(default="", compare=False)
+    """The code or class of the error, which is not stored; "" if unknown."""
     cost_micro_usd: int | None = None
     """None if unknown: without a price or without a usage."""
     attempts: list[Attempt] = field(default_factory=list)
     """All requests of the call, in order."""
     is_continued: bool = False
     """Whether its reply broke off, and another call continued it."""
+    span: TraceContext | None = field(default=None, repr=False, compare=False)
+    """Its span; None without traces."""
     _started: float = field(default_factory=time.perf_counter, repr=False)
 
     @property
@@ -71,10 +79,11 @@ class ModelCall:
         """Whether a provider received the last request, whatever its outcome."""
         return bool(self.attempts) and self.attempts[-1].is_billed
 
-    def end(self, *, error: str | None = None) -> None:
+    def end(self, *, error: str | None = None, error_type: str = "") -> None:
         """Record the duration and the error; not called for a cancelled call."""
         self.seconds = time.perf_counter() - self._started
         self.error = error
+        self.error_type = error_type
 
 
 @dataclass(slots=True)
@@ -95,18 +104,48 @@ class TracedToolCall:
     result: str | None = None
     """None while it runs, after a failure, or if the client left before the end."""
     error: str | None = None
+    error_type: str = field(default="", compare=False)
+    """The code or class of the error, which is not stored; "" if unknown."""
     calls: "list[Call]" = field(default_factory=list)
     """The calls of a subagent, in order of their start."""
+    span: TraceContext | None = field(default=None, repr=False, compare=False)
+    """Its span; None without traces."""
     _started: float = field(default_factory=time.perf_counter, repr=False)
 
-    def end(self, *, result: str | None = None, error: str | None = None) -> None:
+    def end(
+        self,
+        *,
+        result: str | None = None,
+        error: str | None = None,
+        error_type: str = "",
+    ) -> None:
         """Record the duration and the result or error."""
         self.seconds = time.perf_counter() - self._started
         self.result = result
         self.error = error
+        self.error_type = error_type
 
 
 Call = ModelCall | TracedToolCall
+
+
+@contextmanager
+def task_call(agent: str, provider: str, model: str) -> Iterator[ModelCall]:
+    """Record a model call of a background task in its trace, if it has one.
+
+    In a turn the call is in the turn's record, and not recorded here.
+    """
+    task = trace_context.current.get()
+    call = ModelCall(agent, provider, model, span=task)
+    if task is not None and task.record is not None:
+        call.span = task.child()
+        task.record.append(call)
+    try:
+        yield call
+    except Exception as exc:
+        call.end(error=recorded_text(exc), error_type=error_type(exc))
+        raise
+    call.end()
 
 
 def iter_model_calls(calls: list[Call]) -> Iterator[ModelCall]:

@@ -22,6 +22,7 @@ from studio.live import broadcaster
 from studio.server import event_loop_bridge
 from tasks.queue import publisher
 from telemetry.metrics import recording
+from telemetry.tracing import exporter
 from turns.structured_output import schema_worker_pool
 from turns.tools import mcp_sessions
 
@@ -74,6 +75,7 @@ class Lifespan:
         await schema_worker_pool.close()
         await client.close()
         await metrics.aclose()
+        await asyncio.to_thread(exporter.close)
         await send({"type": "lifespan.shutdown.complete"})
 
 
@@ -106,6 +108,7 @@ async def _preload() -> None:
     results = await asyncio.gather(
         asyncio.to_thread(query_preparation.warm),
         asyncio.to_thread(price_table.warm),
+        asyncio.to_thread(exporter.warm, live.current()),
         return_exceptions=True,
     )
     for error in results:

@@ -65,6 +65,7 @@ COULISSE_CONFIG_LISTENERS = [
     "telemetry.log_output.log_switch.apply_levels",
     "telemetry.log_output.slow_queries.apply_config",
     "telemetry.request_log.writer.apply_config",
+    "telemetry.tracing.exporter.follow",
 ]
 COULISSE_TASK_KINDS = "coulisse_site.task_kinds.KINDS"
 # Records changes by commands in the audit log, for apps below it.

@@ -7,10 +7,12 @@ from typing import Any
 
 from celery import signals
 
+from config import live
 from providers.transport import circuit_sharing
 from tasks.worker import service
 from telemetry.live_turns.live_publisher import LivePublisher
 from telemetry.metrics import recording
+from telemetry.tracing import exporter
 from turns.agent_tasks import worker_resources
 
 
@@ -18,7 +20,7 @@ from turns.agent_tasks import worker_resources
 def start_service(**_: Any) -> None:
     """Prepare this process for tasks; it needs no broker."""
     service.start(
-        resources=[worker_resources.opened],
+        resources=[export_traces, worker_resources.opened],
         companions=[
             # For viewers of the studio.
             lambda: _running(LivePublisher().run),
@@ -35,3 +37,13 @@ async def _running(run: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterato
         yield
     finally:
         task.cancel()
+
+
+@asynccontextmanager
+async def export_traces() -> AsyncIterator[None]:
+    """Load what exports of spans need; send the last ones at the end."""
+    await asyncio.to_thread(exporter.warm, live.current())
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(exporter.close)

@@ -22,7 +22,8 @@ from django.db.utils import (
     InterfaceError,
 )
 
-from core.runtime import request_ids
+from core.runtime import request_ids, trace_context
+from core.runtime.trace_context import TraceContext
 from database.errors import DatabaseDown, TurnDiscarded
 
 P = ParamSpec("P")
@@ -118,6 +119,8 @@ def _submit(
     call = partial(
         _call_with_request_id, request_ids.current.get(), caller, function, args, kwargs
     )
+    if (span := trace_context.current.get()) is not None:
+        call = partial(_call_within_span, span, call)
     return loop.run_in_executor(_executor, call)
 
 
@@ -131,6 +134,14 @@ def _call_with_request_id(
     # Executor threads inherit no context, and copying the whole context costs more.
     request_ids.current.set(request_id)
     return caller(function, args, kwargs)
+
+
+def _call_within_span(span: TraceContext, call: Callable[[], T]) -> T:
+    trace_context.current.set(span)
+    try:
+        return call()
+    finally:
+        trace_context.current.set(None)
 
 
 def _read(function: Callable[..., T], args: Arguments, kwargs: Keywords) -> T:

@@ -17,6 +17,8 @@ import orjson
 
 from core.errors import CoulisseError, Invalid, recorded_text
 from core.events import Event, TurnFinished
+from core.runtime import trace_context
+from core.runtime.trace_context import TraceContext
 from core.trace import CANCELLED, Attempt
 from providers import registry
 from providers.config import BreakerConfig, ProviderConfig
@@ -111,7 +113,7 @@ async def post_json(
         source,
         f"{provider.base_url}{path}",
         _encode(body),
-        endpoint_pool.build_headers(provider, headers),
+        endpoint_pool.build_headers(provider, {**headers, **trace_context.headers()}),
         read,
     )
     # A failure here concerns no chat model and does not affect its circuit.
@@ -167,7 +169,7 @@ def _prepare(
             source if number is None else replace(source, endpoint=number),
             endpoint.url,
             body,
-            endpoint.headers,
+            endpoint.headers if call.span is None else _traced(endpoint, call.span),
             wire.read,
             wire if call.stream else None,
         )
@@ -180,6 +182,10 @@ def _prepare(
     return _PreparedRequest(
         pool, build_request, deadline, [] if attempts is None else attempts
     )
+
+
+def _traced(endpoint: Endpoint, span: TraceContext) -> Mapping[str, str]:
+    return {**endpoint.headers, **span.headers}
 
 
 def _thinks(call: ModelRequest) -> bool:

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from core import token_usage
+from core import token_usage, trace
 from core.events import Usage
 from core.messages import Message
 from core.reply import Reply
@@ -106,12 +106,21 @@ def _rejected_parameters(
 async def _call_model(
     model: AnsweringModel, messages: Sequence[Message], parameters: Mapping[str, Any]
 ) -> Reply:
-    call = ModelRequest(
-        model.model, messages, parameters=parameters, stream=False, user=model.user
-    )
     reply = Reply()
-    stream = client.run(model.provider_name, model.provider, call, model.attempts)
-    async with aclosing(stream) as events:
-        async for event in events:
-            reply.add(event)
+    with trace.task_call("", model.provider_name, model.model) as call:
+        request = ModelRequest(
+            model.model,
+            messages,
+            parameters=parameters,
+            stream=False,
+            user=model.user,
+            span=call.span,
+        )
+        stream = client.run(
+            model.provider_name, model.provider, request, model.attempts
+        )
+        async with aclosing(stream) as events:
+            async for event in events:
+                reply.add(event)
+        call.usage, call.finish_reason = reply.usage, reply.finish_reason or ""
     return reply

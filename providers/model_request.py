@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.messages import Message
+from core.runtime import trace_context
+from core.runtime.trace_context import TraceContext
 
 
 @dataclass(frozen=True)
@@ -26,3 +28,5 @@ class ModelRequest:
     """Whether another model can answer if this one does not."""
     user: str | None = None
     """An opaque id of the end user, for the provider's abuse monitoring."""
+    span: TraceContext | None = field(default_factory=trace_context.current.get)
+    """Its span, whose context is sent as a header; None without traces."""

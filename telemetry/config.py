@@ -7,12 +7,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from config.sections import Section
 from telemetry.log_output import log_levels
 from telemetry.metrics.config import MetricsConfig
-
-
-def _refuse_unsupported(value: Any) -> None:
-    """Refuse unsupported options; an empty map is accepted."""
-    if value:
-        raise ValueError("is not available in this version of Coulisse; remove it")
+from telemetry.tracing.config import OtlpConfig
 
 
 def _check_module(name: str) -> str:
@@ -90,7 +85,7 @@ class RequestLogConfig(BaseModel):
 
 
 class TelemetryConfig(BaseModel):
-    """Settings of the logs and of the record of turns."""
+    """Settings of the logs, of the record of turns, and of traces."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -124,9 +119,10 @@ class TelemetryConfig(BaseModel):
     metrics: MetricsConfig = Field(
         default=MetricsConfig(), description="Metrics for Prometheus at `/metrics`."
     )
-    otlp: Annotated[Any, AfterValidator(_refuse_unsupported)] = Field(
+    otlp: OtlpConfig | None = Field(
         default=None,
-        description="OpenTelemetry traces. Not available in this version.",
+        description="OpenTelemetry traces, sent to a collector. Without this block "
+        "there are none.",
     )
 
 

@@ -18,6 +18,7 @@ from core.ids import TurnId, UserId, new_turn_id
 from core.messages import Message
 from core.reply import Reply
 from core.runtime import request_ids
+from core.runtime.trace_context import TraceContext
 from core.tools import Tool
 from core.trace import Call
 from memory.config import MemoryConfig
@@ -148,6 +149,8 @@ class Turn:
     """Its safety checks; None if its agent has none."""
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     """The contents of its prompt, and the durations of its parts so far."""
+    span: TraceContext | None = None
+    """Its span; None without traces."""
 
 
 @dataclass(frozen=True, slots=True)

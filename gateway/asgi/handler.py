@@ -39,6 +39,7 @@ from gateway.errors import HOSTS_REMEDY, BodyTooLarge, HostRefused, ServerStoppi
 from gateway.request_validation import text_encoding
 from telemetry.metrics import recording
 from telemetry.request_log.writer import REFUSAL_KEY
+from telemetry.tracing.spans import accept as accept_trace
 
 Scope = dict[str, Any]
 Headers = dict[bytes, bytes]
@@ -49,6 +50,8 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 BODY_MESSAGE = "http.response.body"
 REQUEST_ID_HEADER = b"x-request-id"
 """OpenAI's header, which its clients expose as `_request_id`."""
+TRACE_HEADER = b"traceparent"
+"""The W3C's header with the span of a client that traces its requests."""
 COMMON_HEADERS = (
     # Responses belong to one user; browsers must not guess their type.
     (b"cache-control", b"no-store"),
@@ -100,6 +103,10 @@ class GatewayHandler(ASGIHandler):
         entry = request_entry.begin(scope)
         if entry is not None:
             receive, send = entry.watch(receive, send)
+        if (traceparent := headers.get(TRACE_HEADER)) is not None:
+            accept_trace(
+                live.current_or_none(), traceparent, headers.get(b"tracestate", b"")
+            )
         origin = headers.get(b"origin")
         cors_headers = [] if origin is None else find_cors_headers(scope, origin)
         sender = ResponseSender(send, request_id, cors_headers)

@@ -16,6 +16,7 @@ import httpx2
 import orjson
 
 from core.errors import CoulisseError
+from core.runtime import trace_context
 from mcp_bridge.client.target import RenewToken, ServerTarget
 
 CONNECT_SECONDS = 10.0
@@ -143,6 +144,7 @@ class McpHttpClient(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
         """Send a request; a failure becomes a response with status 502."""
         _remove_read_timeout(request)
+        request.headers.update(trace_context.headers())
         try:
             if request.method == "DELETE":
                 async with asyncio.timeout(CLOSE_SECONDS):

@@ -17,7 +17,7 @@ from mcp.client.subscriptions import SubscriptionLost, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
-from core.runtime import request_ids
+from core.runtime import request_ids, trace_context
 from mcp_bridge.client import error_mapping, http_client, transports
 from mcp_bridge.client.http_client import HttpOutcome
 from mcp_bridge.client.target import ServerTarget
@@ -187,7 +187,9 @@ class McpSession:
     async def _run(self) -> None:
         outcome = HttpOutcome()
         http_client.http_outcome.set(outcome)
-        request_ids.current.set("")  # It outlives the request that opened it.
+        # It outlives the request that opened it.
+        request_ids.current.set("")
+        trace_context.current.set(None)
         try:
             async with asyncio.timeout(self._connect_seconds) as limit:
                 async with (

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
+from core import trace
 from core.messages import Message
 from core.reply import Reply
 from memory.memory_settings import ExtractionModel
@@ -70,11 +71,19 @@ async def _call(
     parameters: dict[str, Any],
     user: str,
 ) -> LlmReply:
-    request = ModelRequest(
-        model.model, messages, parameters=parameters, stream=False, user=user or None
-    )
     reply = Reply()
-    async with aclosing(client.run(model.name, model.provider, request)) as events:
-        async for event in events:
-            reply.add(event)
+    with trace.task_call("", model.name, model.model) as call:
+        request = ModelRequest(
+            model.model,
+            messages,
+            parameters=parameters,
+            stream=False,
+            user=user or None,
+            span=call.span,
+        )
+        stream = client.run(model.name, model.provider, request, call.attempts)
+        async with aclosing(stream) as events:
+            async for event in events:
+                reply.add(event)
+        call.usage, call.finish_reason = reply.usage, reply.finish_reason or ""
     return LlmReply(reply.text or reply.refusal, reply.finish_reason != "length")

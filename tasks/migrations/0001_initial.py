@@ -26,6 +26,7 @@ class Migration(migrations.Migration):
                 ('turn_id', models.UUIDField(null=True)),
                 ('token_id', models.UUIDField(null=True)),
                 ('request_id', models.CharField(blank=True, default='', max_length=128)),
+                ('traceparent', models.CharField(blank=True, default='', max_length=64)),
                 ('key', models.CharField(max_length=600, null=True)),
                 ('state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('done', 'Done'), ('errored', 'Errored'), ('cancelled', 'Cancelled')], default='queued', max_length=16)),
                 ('priority', models.SmallIntegerField(default=0)),

@@ -13,6 +13,7 @@ import orjson
 from django.db import connection
 
 from core.ids import UserId, new_id
+from core.runtime import trace_context
 from tasks.models import rounds
 from tasks.queue import worker_identity
 from tasks.queue.task_spec import TaskSpec
@@ -115,11 +116,11 @@ expression hides the kind from SQLite, which would choose the index by kind.
 """
 INSERT_SQL = """
     INSERT INTO tasks_task (id, kind, user_id, agent, prompt, payload, origin, turn_id,
-        token_id, request_id, key, state, priority, round, attempts, failures,
-        interruptions, max_failures, due_at, is_cancelled, worker, created_at, result,
-        error)
-    VALUES (%s, %s, %s, %s, '', %s, '', %s, NULL, '', NULL, 'queued', 0, 0, 0, 0, 0, %s,
-        %s, FALSE, '', %s, '', '')
+        token_id, request_id, traceparent, key, state, priority, round, attempts,
+        failures, interruptions, max_failures, due_at, is_cancelled, worker,
+        created_at, result, error)
+    VALUES (%s, %s, %s, %s, '', %s, '', %s, NULL, '', %s, NULL, 'queued', 0, 0, 0, 0, 0,
+        %s, %s, FALSE, '', %s, '', '')
 """
 
 
@@ -134,6 +135,7 @@ def insert(spec: TaskSpec, now: datetime) -> None:
         spec.agent,
         orjson.dumps(spec.payload).decode(),
         rounds.to_column(spec.turn_id),
+        trace_context.current_traceparent(),
         spec.max_failures,
         at,
         at,

@@ -12,7 +12,7 @@ from django.db.models.expressions import RawSQL
 
 from config import live
 from core.ids import UserId
-from core.runtime import request_ids
+from core.runtime import request_ids, trace_context
 from database import keyset
 from tasks.config import TASKS
 from tasks.errors import TaskUnknown
@@ -235,6 +235,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
             turn_id=spec.turn_id,
             token_id=spec.token_id,
             request_id=request_ids.current.get(),
+            traceparent=trace_context.current_traceparent(),
             key=spec.key,
             priority=spec.priority,
             max_failures=spec.max_failures,

@@ -61,6 +61,8 @@ class Task(models.Model):
     """The API token it is charged to."""
     request_id = models.CharField(max_length=128, blank=True, default="")
     """The id of the request that created it."""
+    traceparent = models.CharField(max_length=64, blank=True, default="")
+    """The span that created it, as the header has it; "" without traces."""
     key = models.CharField(max_length=600, null=True)  # noqa: DJ001
     """Idempotency key, unique among all tasks; null may run again."""
     state = models.CharField(max_length=16, choices=TaskState, default=TaskState.QUEUED)

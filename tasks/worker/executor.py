@@ -23,6 +23,8 @@ from tasks.worker import leases, retry_policy
 from tasks.worker.slots import Slots, configured_limit
 from telemetry.live_turns.active_turns import ACTIVE_TURNS
 from telemetry.metrics import recording
+from telemetry.tracing import task_spans
+from telemetry.tracing.task_spans import TracedTask
 
 CANCEL_SECONDS = 1.0
 """Time for a cancelled task to close its streams."""
@@ -175,13 +177,14 @@ class TaskExecutor:
 
     async def _handle(self, kind: TaskKind, task: ClaimedTask) -> TaskOutcome:
         seconds = live.current().get(TASKS).timeout_seconds
-        try:
-            async with asyncio.timeout(seconds) as deadline:
-                return await kind.load_handler()(task)
-        except TimeoutError as exc:
-            if not deadline.expired():
-                raise
-            raise TaskTimedOut(seconds) from exc
+        with task_spans.recorded(_traced(task)):
+            try:
+                async with asyncio.timeout(seconds) as deadline:
+                    return await kind.load_handler()(task)
+            except TimeoutError as exc:
+                if not deadline.expired():
+                    raise
+                raise TaskTimedOut(seconds) from exc
 
     def _start_heartbeat(self) -> None:
         if self._heartbeat is None or self._heartbeat.done():
@@ -218,3 +221,15 @@ class TaskExecutor:
         for task, execution in running.items():
             if task.id in stopped:
                 execution.cancel()
+
+
+def _traced(task: ClaimedTask) -> TracedTask:
+    return TracedTask(
+        task.id,
+        task.kind,
+        task.agent,
+        task.origin,
+        task.user_id,
+        task.attempts,
+        task.traceparent,
+    )

@@ -157,6 +157,10 @@ PROVEN = {
     "core.runtime.request_ids.ACCEPTED_ID": case(
         lambda t: ACCEPTED_ID.fullmatch(t.encode()), "a", "é"
     ),
+    "core.runtime.trace_context.STATE": case("fullmatch", "a", "é"),
+    "core.runtime.trace_context.TRACEPARENT": case(
+        "fullmatch", "00-", ("00-" + "a" * 32 + "-" + "b" * 16 + "-01-", "a", "\n")
+    ),
     "core.validation.tool_names.UNSAFE": case(tool_names.to_safe_name, "a", "é"),
     "gateway.auth.authentication.TOKEN_PATTERN": case(
         "fullmatch", "sk-coulisse-", ("sk-coulisse-", "a", "!")

@@ -20,6 +20,7 @@ from telemetry.config import (
     TelemetryConfig,
 )
 from telemetry.metrics.config import MetricsConfig
+from telemetry.tracing.config import OtlpConfig
 from tests.docs.pages import BASE, blocks, table_rows
 
 BLOCKS: dict[str, type[BaseModel]] = {
@@ -59,7 +60,12 @@ def test_unlimited_retention_is_accepted(read):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{otlp: {endpoint: 'http://localhost:4317'}}", "'otlp' is not available in"),
+        ("{otlp: {}}", "'otlp.endpoint'"),
+        ("{otlp: {endpoint: 'localhost:4317'}}", "'otlp.endpoint' must be an http://"),
+        ("{otlp: {endpoint: 'http://a', protocol: udp}}", "'otlp.protocol' must be"),
+        ("{otlp: {endpoint: 'http://a', sample_ratio: 2}}", "'otlp.sample_ratio'"),
+        ("{otlp: {endpoint: 'http://a', service_name: ''}}", "'otlp.service_name'"),
+        ("{otlp: {endpoint: 'http://a', headers: {'a b': c}}}", "'otlp.headers'"),
         ("{fmt: {level: info}}", "'fmt.level' is not a known field"),
         ("{sqlite: {keep_days: 0}}", "'sqlite.keep_days'"),
         ("{sqlite: {keep_days: forever}}", "'sqlite.keep_days'"),
@@ -116,6 +122,24 @@ def test_fields_of_metrics_are_documented_with_defaults():
     }
 
 
+def test_otlp_fields_are_documented_with_defaults(read):
+    result = {row[0]: row[1] for row in table_rows("telemetry.md", "field of `otlp`")}
+    defaults = OtlpConfig(endpoint="http://a").model_dump(exclude={"endpoint"})
+    expected = {
+        f"`{name}`": f"`{format_default(value)}`" for name, value in defaults.items()
+    }
+    assert result == {"`endpoint`": "required", **expected}
+    [_, text, *_] = blocks(Path(BASE / "docs/telemetry.md"), "yaml")
+    given = YAML(typ="safe", pure=True).load(text)["telemetry"]["otlp"]
+    assert given | defaults == given | {"headers": {}}
+
+
+def test_headers_may_be_environment_variables(read, monkeypatch):
+    monkeypatch.setenv("OTLP_KEY", "abc")
+    text = "{otlp: {endpoint: 'http://a', headers: {x-key: '${OTLP_KEY}'}}}"
+    assert read(text).otlp.headers["x-key"].get_secret_value() == "abc"
+
+
 def test_documented_block_equals_the_defaults(read):
     [text, *_] = blocks(Path(BASE / "docs/telemetry.md"), "yaml")
     given = YAML(typ="safe", pure=True).load(text)["telemetry"]
@@ -125,8 +149,9 @@ def test_documented_block_equals_the_defaults(read):
 def test_tour_starter_shows_every_field():
     tour = (BASE / "config/starters/tour.yaml").read_text()
     block = tour[tour.index("\ntelemetry:") :]
-    for name in fields():
-        assert re.search(rf"\b{name.split('.')[1]}:", block), name
+    names = [name.split(".")[1] for name in fields()]
+    for name in [*names, "levels", "otlp", *OtlpConfig.model_fields]:
+        assert re.search(rf"\b{name}:", block), name
 
 
 def test_tool_kinds_are_documented():

@@ -7,7 +7,8 @@ from database.errors import DatabaseDown
 from telemetry.log_output import logs
 from telemetry.metrics import recording
 from telemetry.request_log import turn_facts
-from telemetry.types import Outcome
+from telemetry.tracing import turn_spans
+from telemetry.types import Outcome, TurnRecord
 from turns.budget import request_limits
 from turns.lifecycle import deferred_charges, turn_record, turn_transaction
 from turns.turn import EndedTurn, Turn
@@ -49,7 +50,24 @@ async def save(
     except DatabaseDown as exc:
         if charge.tokens or turn.usage_grant.reservation is not None:
             deferred_charges.defer_charge(ended, error or exc)
+        export_spans(turn, reply, record, error or exc)
         raise
     # Logged outside the database thread, so that the event loop does not wait for it.
     if turn.telemetry.fmt.enabled:
         logs.log_turn(record)
+    export_spans(turn, reply, record, error)
+
+
+def export_spans(
+    turn: Turn, reply: Reply, record: TurnRecord, error: Exception | None
+) -> None:
+    """Export the spans of a turn, if traces are configured."""
+    if turn.span is not None:
+        turn_spans.export(
+            record,
+            turn.span,
+            turn.config,
+            prompt=turn.prompt,
+            reply=reply.text or reply.refusal,
+            error=error,
+        )

@@ -27,6 +27,7 @@ from providers.config import PROVIDERS
 from providers.embeddings import usage_collector
 from providers.embeddings.usage_collector import EmbeddingCall
 from telemetry.config import TELEMETRY
+from telemetry.tracing import turn_spans
 from telemetry.types import Diagnostics
 from turns.budget import (
     async_reservations,
@@ -55,6 +56,7 @@ async def prepare(request: TurnRequest) -> Turn:
     started = StartTime()
     embeddings = usage_collector.start_collecting()
     config = live.current()
+    span = turn_spans.start(config, is_incognito=request.options.is_incognito)
     _check_caller(config, request)
     route = await routing.choose_agent(config, request.agent, request.user_id)
     agent = route.agent
@@ -124,6 +126,7 @@ async def prepare(request: TurnRequest) -> Turn:
         record=[] if safety is None else safety.record,
         safety=safety,
         diagnostics=diagnostics,
+        span=span,
     )
 
 

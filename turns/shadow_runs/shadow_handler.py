@@ -17,9 +17,10 @@ from memory import memory_settings
 from tasks.queue.claimed_task import ClaimedTask
 from tasks.queue.task_kinds import TaskOutcome
 from telemetry.config import TELEMETRY
+from telemetry.tracing import turn_spans
 from turns import flow
 from turns.budget.usage_grant import UsageGrant
-from turns.lifecycle import turn_record
+from turns.lifecycle import completion, turn_record
 from turns.preparation import attachments, prompt
 from turns.shadow_runs import shadow_queue, turn_snapshot
 from turns.shadow_runs.turn_snapshot import TurnSnapshot
@@ -51,6 +52,7 @@ async def run(task: ClaimedTask) -> TaskOutcome:
     except Exception as exc:
         turn_record.charge_calls(turn)
         record = turn_record.build_record(turn, reply, "error", exc)
+        completion.export_spans(turn, reply, record, exc)
         await database_executor.run_to_end(
             shadow_queue.store_failure, task, exc, turn, record
         )
@@ -63,6 +65,7 @@ async def run(task: ClaimedTask) -> TaskOutcome:
         turn_record.unregister_live(turn)
     turn_record.charge_calls(turn)
     record = turn_record.build_record(turn, reply, "ok", None)
+    completion.export_spans(turn, reply, record, None)
     return TaskOutcome(
         f"turn {turn.request.turn_id}",
         partial(shadow_queue.store_run, task, turn, reply, record),
@@ -72,6 +75,7 @@ async def run(task: ClaimedTask) -> TaskOutcome:
 async def _prepare(task: ClaimedTask, config: Config, agent: AgentConfig) -> Turn:
     """Return the turn of a variant: the other turn's prompt, its own preamble."""
     started = StartTime()
+    span = turn_spans.start(config, is_incognito=False)
     snapshot = TurnSnapshot.from_json(task.payload)
     request = snapshot.to_turn_request(task, task.turn_ids[-1])
     system = prompt.system_messages(
@@ -104,4 +108,5 @@ async def _prepare(task: ClaimedTask, config: Config, agent: AgentConfig) -> Tur
         usage_grant=UsageGrant(()),
         tools=await box.open(agent),
         experiment=snapshot.experiment,
+        span=span,
     )

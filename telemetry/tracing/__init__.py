@@ -1,0 +1,1 @@
+"""Spans of turns and tasks, sent to an OpenTelemetry collector (`telemetry.otlp`)."""
