@@ -33,7 +33,7 @@ class TraceContext:
     parent_id: str = ""
     """The span that contains it; "" for the first one of a trace."""
     state: str = ""
-    """What other systems store in `tracestate`; it is only passed on."""
+    """The `tracestate` of other systems, which is only passed on."""
     cause: "TraceContext | None" = None
     """The span of another trace that caused this one."""
     record: list[Any] | None = field(default=None, compare=False)

@@ -31,7 +31,7 @@ class Span:
     """Those that are None or "" are left out."""
     has_failed: bool = False
     error: str = ""
-    """What is shown of the error; without it only `error.type`."""
+    """The text of the error; "" if only `error.type` is shown."""
 
 
 def settings_of(config: Config) -> OtlpConfig | None:
