@@ -72,9 +72,7 @@ async def race(
                 winner = call
                 call.events = _replay(task, call.events)
             else:
-                call.entry.end(
-                    error=recorded_text(error), error_type=error_type(error)
-                )
+                call.entry.end(error=recorded_text(error), error_type=error_type(error))
                 call.record_usage()
                 on_failure(call, error)
     finally:
