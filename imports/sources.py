@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from typing import Any, Protocol
 
-from imports import chatgpt, coulisse, openwebui
+from imports import chatgpt, coulisse, litellm, openwebui
 from imports.report import Report
 
 
@@ -26,6 +26,7 @@ class Source(Protocol):
 SOURCES: dict[str, Source] = {
     "chatgpt": chatgpt,
     "coulisse": coulisse,
+    "litellm": litellm,
     "openwebui": openwebui,
 }
 """By their names on the command line."""

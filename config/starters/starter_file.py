@@ -27,9 +27,15 @@ def choose_starter(environment: Mapping[str, str]) -> Starter:
 
 
 def write_starter(starter: Starter, path: Path, *, force: bool = False) -> None:
-    """Write a starter file atomically; raises `StarterRefused`.
+    """Write a starter file, as `write_content` does."""
+    content = (TEMPLATES / f"{starter}.yaml").read_bytes()
+    write_content(content, path, force=force)
 
-    `force` overwrites; for a symbolic link, the target is written and the link stays.
+
+def check_new(path: Path, *, force: bool = False) -> Path:
+    """Return the path of a file to write, behind symbolic links.
+
+    Raises `StarterRefused` if it exists, unless `force` is set.
     """
     shown = reader.display_path(path)
     if path.is_dir():
@@ -41,11 +47,17 @@ def write_starter(starter: Starter, path: Path, *, force: bool = False) -> None:
         raise StarterRefused(
             f"directory {target.parent} does not exist; create it first"
         )
-    content = (TEMPLATES / f"{starter}.yaml").read_bytes()
+    return target
+
+
+def write_content(content: bytes, path: Path, *, force: bool = False) -> None:
+    """Write a new file atomically, as `check_new` allows; raises `StarterRefused`."""
+    target = check_new(path, force=force)
     try:
-        # The default mode is for secrets; a starter holds none.
+        # The default mode is for secrets; a new file holds none.
         atomic_write.write_file(target, content, mode=0o644)
     except OSError as exc:
+        shown = reader.display_path(path)
         raise StarterRefused(f"cannot write {shown}: {exc.strerror}") from exc
 
 

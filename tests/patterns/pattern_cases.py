@@ -306,6 +306,11 @@ OPERATORS = {
     "agents.skills.parser.FRONTMATTER",  # SKILL.md
     "config.config._check_origin",  # coulisse.yaml, disjoint character classes
     "gateway.asgi.request_entry.ROUTE_PARAMETER",  # the server's own routes
+    "imports.coulisse.tokens.DIGEST",  # the operator's own database
+    "imports.litellm.budgets.DURATION",  # the operator's own files
+    "imports.litellm.keys.DIGEST",  # the same
+    "imports.litellm.new_file.REFERENCE",  # the same
+    "imports.litellm.source.SECRET_HEADER",  # the same
     "files.config.TYPE_PATTERN",  # coulisse.yaml
     "config.starters.starter_file.comments_above",  # the starters of the package
     "core.text.entropy.HEX",  # secrets of coulisse.yaml

@@ -6,6 +6,7 @@ import openai
 import pytest
 from mcp import MCPError
 
+from access.models import ApiToken
 from access.tokens import api_tokens, token_secrets
 from access.tokens.token_cache import TOKEN_CACHE
 from access.users import identity
@@ -188,6 +189,18 @@ def test_revoked_token_is_refused_though_it_is_cached(
     api_tokens.revoke(str(row.id), by=ADA)
     assert ask().status_code == 401
     assert len(fake.requests) == sent
+
+
+def test_imported_key_of_another_server_authenticates(
+    configure, fake, sdk, http, user, create_token
+):
+    configure(TOKENS)
+    create_token()
+    for key, status in (("sk-K3vWq9ZrT1bXyM7n.LpA2g", 200), ("sk-1234", 401)):
+        row = ApiToken.objects.get(principal=user)
+        row.digest = token_secrets.digest(key)
+        row.save()
+        assert http.get("/v1/models", headers=bearer(key)).status_code == status
 
 
 def test_an_expired_token_is_refused(configure, http):
