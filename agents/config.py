@@ -99,11 +99,12 @@ class AgentConfig(BaseModel):
     max_turns: int = Field(
         default=8, ge=1, description="Maximum rounds of tool calls per turn."
     )
-    context_tokens: int = Field(
-        default=16_000,
+    context_tokens: int | None = Field(
+        default=None,
         ge=256,
         description="Maximum length of a prompt, in tokens: it contains as many of the "
-        "newest stored messages as fit. Keep it below the model's context window.",
+        "newest stored messages as fit. Default: three quarters of the model's context "
+        "window less a reply, 100,000 at most; 16,000 if the window is unknown.",
     )
     context_window: ContextWindow = None
     context_overflow: Literal["error", "trim"] = Field(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, JsonValue
 
 from access.limits.config import LIMITS
+from agents import prompt_limit
 from agents.config import AGENTS, AgentConfig
 from config import live
 from config.sections import Config
@@ -76,7 +77,7 @@ def load_details(name: str, agent: AgentConfig | None) -> AgentDetails:
         or LastDay.model_validate(AgentStats(agent=name)),
         references=list(find_references(live.current(), name)),
         uses=[] if agent is None else list(list_uses(agent)),
-        settings={} if agent is None else effective_settings(agent),
+        settings={} if agent is None else effective_settings(live.current(), agent),
     )
 
 
@@ -148,7 +149,11 @@ def list_uses(agent: AgentConfig) -> Iterator[AgentUse]:
         yield AgentUse(kind="tasks", name="task tools", detail=detail)
 
 
-def effective_settings(agent: AgentConfig) -> dict[str, Any]:
+def effective_settings(config: Config, agent: AgentConfig) -> dict[str, Any]:
     """Return an agent's effective settings, including the defaults."""
     fields = {"provider", "model", "max_turns", "context_tokens", "memory", "judges"}
-    return {**agent.model_dump(mode="json", include=fields), **agent.parameters}
+    return {
+        **agent.model_dump(mode="json", include=fields),
+        "context_tokens": prompt_limit.context_tokens(config, agent),
+        **agent.parameters,
+    }

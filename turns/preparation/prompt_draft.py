@@ -42,6 +42,8 @@ class PromptDraft:
     new: Sequence[Message]
     """The messages after the last reply in the request."""
     count_tokens: Callable[[Sequence[Message]], int]
+    context_tokens: int
+    """The maximum length of the prompt."""
 
     @classmethod
     def of(
@@ -50,6 +52,7 @@ class PromptDraft:
         agent: AgentConfig,
         history_mode: HistoryMode,
         count_tokens: Callable[[Sequence[Message]], int],
+        context_tokens: int,
     ) -> Self:
         """Return the draft of a request; raises `MessagesInvalid`.
 
@@ -66,7 +69,16 @@ class PromptDraft:
             first = prompt.leading_system(messages)
             sent = messages[len(first) :]
         system = prompt.system_messages(agent.preamble, request.instructions, first)
-        return cls(request, agent, history_mode, system, sent, new, count_tokens)
+        return cls(
+            request,
+            agent,
+            history_mode,
+            system,
+            sent,
+            new,
+            count_tokens,
+            context_tokens,
+        )
 
     @property
     def is_mid_exchange(self) -> bool:
@@ -82,9 +94,9 @@ class PromptDraft:
     def remaining_tokens(self) -> int:
         """The tokens that stored messages and memories may have."""
         if self.history_mode != "server":
-            return self.agent.context_tokens
+            return self.context_tokens
         sent = [*self.system, *self.sent]
-        return self.agent.context_tokens - self.count_tokens(sent)
+        return self.context_tokens - self.count_tokens(sent)
 
     def open_exchange(self) -> Sequence[bytes]:
         """Return the digests of the replies whose tool calls the request answers.
@@ -149,7 +161,7 @@ class PromptDraft:
         The limit applies if the agent sets one: its default is for stored messages.
         """
         limit = self.agent.context_tokens
-        if "context_tokens" not in self.agent.model_fields_set:
+        if limit is None:
             return sent
 
         def fits(messages: Sequence[Message]) -> bool:

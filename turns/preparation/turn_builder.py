@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from access.users import identity
-from agents import fallback_chain
+from agents import fallback_chain, prompt_limit
 from agents.config import AgentConfig
 from agents.state import presentation
 from agents.tool_set import ToolSet, build_tool_set
@@ -78,7 +78,8 @@ async def prepare(request: TurnRequest) -> Turn:
     tools = await _tools(config, request, agent, state, history_mode)
     tool_set = build_tool_set(request.tools, tools, request.parameters)
     count_tokens = _prompt_counter(config, request, agent, tool_set)
-    draft = PromptDraft.of(request, agent, history_mode, count_tokens)
+    max_tokens = prompt_limit.context_tokens(config, agent)
+    draft = PromptDraft.of(request, agent, history_mode, count_tokens, max_tokens)
     now = int(started.at.timestamp())
     usage = TurnUsageRequest(config, request, route, draft.count, now)
     await _check_limits_of_recall(usage, memory)
@@ -261,16 +262,18 @@ async def _query(
         time_zone=given.time_zone,
         scope=scope_key(memory.settings.scope, draft.agent.name, given.thread),
         begins_conversation=draft.history_mode == "client" and not draft.has_reply,
-        state=None if state is None else _state_query(draft.agent),
+        state=None if state is None else _state_query(draft),
         diagnostics=diagnostics,
     )
 
 
-def _state_query(agent: AgentConfig) -> StateQuery:
+def _state_query(draft: PromptDraft) -> StateQuery:
     render = partial(
-        presentation.render_state, agent.state, context_tokens=agent.context_tokens
+        presentation.render_state,
+        draft.agent.state,
+        context_tokens=draft.context_tokens,
     )
-    return StateQuery(agent.name, render)
+    return StateQuery(draft.agent.name, render)
 
 
 def _extraction_request(
