@@ -14,6 +14,7 @@ COPY requirements.txt .
 RUN pip install --no-cache-dir -r requirements.txt
 
 COPY . .
+RUN ln -s /app/manage.py /usr/local/bin/coulisse
 RUN useradd --uid 1000 --create-home coulisse && mkdir /data && chown coulisse /data
 USER coulisse
 VOLUME /data

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from config.management import config_option
 from core.errors import CoulisseError
+from core.version import VERSION
 from database import rust_database
 
 INTERRUPTED = 130
@@ -44,6 +45,9 @@ class ConfigCommand(BaseCommand):
             raise CommandError(str(exc)) from exc
         except KeyboardInterrupt as exc:
             raise CommandError("interrupted", returncode=INTERRUPTED) from exc
+
+    def get_version(self) -> str:
+        return VERSION
 
     def create_parser(
         self, prog_name: str, subcommand: str, **kwargs: Any

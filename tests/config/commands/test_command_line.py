@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from django.core.management import load_command_class
 
 import manage
 from core.version import VERSION
@@ -29,3 +30,11 @@ def test_version_is_that_of_coulisse(word, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["coulisse", word])
     manage.main()
     assert capsys.readouterr().out == f"coulisse {VERSION}\n"
+
+
+def test_version_of_a_command_is_that_of_coulisse(capsys):
+    with pytest.raises(SystemExit):
+        load_command_class("processes", "start").run_from_argv(
+            ["coulisse", "start", "--version"]
+        )
+    assert capsys.readouterr().out == f"{VERSION}\n"
