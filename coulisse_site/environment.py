@@ -10,6 +10,22 @@ from telemetry.log_output import log_levels
 
 env = environ.Env()
 
+VARIABLES = (
+    "COULISSE_BROKER_SOCKET",
+    "COULISSE_CONFIG",
+    "COULISSE_DATABASE_THREADS",
+    "COULISSE_HMAC_KEY",
+    "COULISSE_LOG_FORMAT",
+    "COULISSE_LOG_LEVEL",
+    "COULISSE_PIN_CORES",
+    "COULISSE_PROCESSES",
+    "COULISSE_TOKEN",
+    "COULISSE_USER_NAMESPACE",
+    "COULISSE_VAULT_KEY",
+    "COULISSE_WORKER_THREADS",
+)
+"""Those that an operator may set."""
+
 SQLITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL;"
     # A commit survives a killed process; only a power failure may lose the last ones.

@@ -67,6 +67,26 @@ COULISSE_CONFIG_LISTENERS = [
     "telemetry.request_log.writer.apply_config",
     "telemetry.tracing.exporter.follow",
 ]
+COULISSE_VARIABLES = environment.VARIABLES
+# The checks of `manage.py doctor`, by title.
+COULISSE_DOCTOR = {
+    "configuration": "processes.doctor.host_checks.check_configuration",
+    "environment": "processes.doctor.host_checks.check_environment",
+    "state directory": "processes.doctor.host_checks.check_state_directory",
+    "open files": "processes.doctor.host_checks.check_open_files",
+    "database": "database.doctor.check_database",
+    "server": "processes.doctor.process_checks.check_server",
+    "broker": "processes.doctor.process_checks.check_broker",
+    "workers": "processes.doctor.process_checks.check_workers",
+    "beat": "processes.doctor.process_checks.check_beat",
+    "queue": "tasks.doctor.check_queue",
+    "providers": "providers.doctor.check_providers",
+    "local model": "processes.doctor.process_checks.check_local_model",
+    "MCP servers": "mcp_bridge.doctor.check_servers",
+    "public address": "processes.doctor.process_checks.check_public_address",
+}
+# Those that cost money.
+COULISSE_DOCTOR_ASK = {"models": "providers.doctor.ask_models"}
 COULISSE_TASK_KINDS = "coulisse_site.task_kinds.KINDS"
 # Records changes by commands in the audit log, for apps below it.
 COULISSE_COMMAND_AUDIT = "access.audit.audit_log.run_terminal_change"

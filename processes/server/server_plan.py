@@ -192,9 +192,14 @@ def _local_model_port(config: Config) -> int | None:
     providers = local_model_providers(config)
     if not providers:
         return None
-    if any(importlib.util.find_spec(package) is None for package in LOCAL_PACKAGES):
-        raise PackagesMissing(_install_hint(providers[0]))
+    require_local_packages(providers[0])
     return listening_socket.find_free_port()
+
+
+def require_local_packages(provider: str) -> None:
+    """Raise `PackagesMissing` unless the model of a provider is installed."""
+    if any(importlib.util.find_spec(package) is None for package in LOCAL_PACKAGES):
+        raise PackagesMissing(_install_hint(provider))
 
 
 def _install_hint(provider: str) -> str:

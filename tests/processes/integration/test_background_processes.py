@@ -156,3 +156,11 @@ def test_endless_job_is_cancelled_at_shutdown(monkeypatch, caplog) -> None:
     worker.limit_drain()
     until(lambda: ended == [0])
     assert "did not finish within 0 s; exiting" in caplog.text
+
+
+def test_doctor_finds_all_processes_alive(served: Project) -> None:
+    # The worker may still be starting.
+    until(lambda: served.run("doctor").returncode == 0)
+    output = served.run("doctor").stdout
+    for line in ("server: pid", "broker: Valkey", "workers: 1 alive", "beat: alive"):
+        assert f"ok       {line}" in output
