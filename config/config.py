@@ -54,11 +54,12 @@ class ServerConfig(BaseModel):
         description="IP address to listen on; 127.0.0.1 accepts only this machine.",
     )
     port: int = Field(8421, ge=1, le=65535, description="TCP port to listen on.")
-    worker_threads: int | None = Field(
-        None,
-        ge=1,
-        le=256,
-        description="Number of web processes, each on one core. Unset: one.",
+    worker_threads: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] | None = (
+        Field(
+            None,
+            description="Number of web processes, each on one core. `auto`: as many as "
+            "there are cores. Unset: one.",
+        )
     )
     max_body_bytes: int = Field(
         2 * 1024 * 1024, ge=1, description="Largest request body accepted, in bytes."

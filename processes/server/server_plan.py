@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from django.conf import settings
 
@@ -14,7 +15,12 @@ from config.config import SERVER
 from config.sections import Config
 from core.child_processes.program import Program
 from processes.errors import PackagesMissing
-from processes.server import background_processes, listening_socket, private_broker
+from processes.server import (
+    background_processes,
+    cores,
+    listening_socket,
+    private_broker,
+)
 from processes.server.background_processes import BackgroundPlan
 from processes.server.package_installer import install_command
 from processes.sidecar_control import sidecar_activation
@@ -132,9 +138,9 @@ class ServerPlan:
         """
         if not settings.COULISSE_PIN_CORES or not hasattr(os, "sched_getaffinity"):
             return None  # macOS does not support this.
-        cores = sorted(os.sched_getaffinity(0))
+        usable = cores.usable_cores()
         # Two servers on one machine start at different cores.
-        return cores[(os.getpid() + position) % len(cores)]
+        return usable[(os.getpid() + position) % len(usable)]
 
     def _worker_core(self) -> int | None:
         """Return a core without a web process; None for all if there is none."""
@@ -169,7 +175,7 @@ def plan_server(config: Config) -> ServerPlan:
     """
     server = config.get(SERVER)
     return ServerPlan(
-        web_count=1 if server.worker_threads is None else server.worker_threads,
+        web_count=_web_count(server.worker_threads),
         host=server.bind,
         port=server.port,
         config_path=config.path,
@@ -177,6 +183,12 @@ def plan_server(config: Config) -> ServerPlan:
         background=background_processes.plan_background(),
         are_sidecars_needed=sidecar_activation.sidecars_needed(config),
     )
+
+
+def _web_count(worker_threads: int | Literal["auto"] | None) -> int:
+    if worker_threads == "auto":
+        return cores.count_cores()
+    return 1 if worker_threads is None else worker_threads
 
 
 def local_model_providers(config: Config) -> list[str]:

@@ -33,6 +33,7 @@ def test_port_can_come_from_the_environment(server, monkeypatch):
         ("{port: 0}", "'port' must be at least 1"),
         ("{port: 65536}", "'port' must be at most 65535"),
         ("{worker_threads: 0}", "'worker_threads' must be at least 1"),
+        ("{worker_threads: all}", "'worker_threads' must be a whole number or"),
         ("{max_connections: 0}", "'max_connections' must be at least 1"),
         (
             "{trusted_proxies: [proxy.internal]}",

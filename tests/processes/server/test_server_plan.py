@@ -14,7 +14,7 @@ from config.loading import loader
 from processes.errors import AddressTaken, PackagesMissing
 from processes.local_model import __main__ as local_model
 from processes.local_model import is_needed
-from processes.server import listening_socket, server_plan
+from processes.server import cores, listening_socket, server_plan
 from processes.server.server_plan import ServerPlan
 
 AGENTS = "agents: [{name: a, provider: p, model: m}]\n"
@@ -39,6 +39,28 @@ def test_one_web_process_is_the_default(plan) -> None:
         "web-1",
         "web-2",
     ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "count"),
+    [
+        (None, 3),
+        ("max 100000", 3),
+        ("250000 100000", 2),
+        ("50000 100000", 1),
+        ("900000 100000", 3),
+    ],
+)
+def test_automatic_count_of_web_processes_is_that_of_the_cores(
+    plan, monkeypatch, tmp_path, limit, count
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 4}, raising=False)
+    path = tmp_path / "cpu.max"
+    if limit is not None:
+        path.write_text(f"{limit}\n")
+    monkeypatch.setattr(cores, "CGROUP_LIMIT", path)
+    remote = "providers: {p: {kind: openai, api_key: k}}\n"
+    assert plan(remote + "server: {worker_threads: auto}").web_count == count
 
 
 def test_local_provider_starts_the_local_model(plan, monkeypatch) -> None:
