@@ -107,6 +107,7 @@ def test_line_contains_the_request_id():
     ("argv", "name"),
     [
         (["/x/manage.py", "start", "-F"], "supervisor"),
+        (["/x/bin/coulisse", "start", "--foreground"], "supervisor"),
         (["manage.py", "turns"], "turns"),
         (["/x/processes/beat.py", "--parent-pipe", "3"], "beat"),
         (["manage.py"], "manage"),
