@@ -15,7 +15,7 @@ class Api:
     key: str = ""
     """The environment variable that LiteLLM reads the key from; "" for none."""
     path: str = ""
-    """What follows in an address, unless it is there."""
+    """The end of its addresses, which is added where it is missing."""
     is_fixed: bool = False
     """Whether LiteLLM calls another API of the provider, so that its addresses do not
     apply."""
@@ -77,7 +77,7 @@ UNPREFIXED = {
 """Beginnings of models that LiteLLM knows without a prefix."""
 
 ROUTES = ("responses/", "o_series/", "gpt5_series/")
-"""What may precede a model's name, to tell LiteLLM how to call it."""
+"""Prefixes of names of models, which tell LiteLLM how to call them."""
 
 
 def find_api(model: str, given: str | None, address: str | None) -> tuple[str, str]:

@@ -50,7 +50,7 @@ class Deployment:
     """Fields of the agent beside its name and model."""
     price: dict[str, float] = field(default_factory=dict)
     shares: dict[str, float] = field(default_factory=dict)
-    """What LiteLLM distributes calls by, as far as it is set."""
+    """The measures by which LiteLLM distributes calls, as far as they are set."""
     budget: tuple[float, str | None] | None = None
     """Dollars, and how often they are renewed."""
 
