@@ -61,7 +61,7 @@ def run(options: dict[str, Any], report: Report) -> None:
     reader = DeploymentReader(source, environment, report)
     wanted = {*options["model"], *settings.named_models()}
     wanted |= keys.named_models(given_keys)
-    builder = FileBuilder(settings.provider_defaults(), report)
+    builder = FileBuilder(settings.provider_defaults(), settings.balance(), report)
     groups: dict[str, list[Any]] = {}
     for deployment in reader.read(wanted):
         groups.setdefault(deployment.name, []).append(deployment)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from imports.litellm import budgets
-from imports.litellm.deployments import Deployment
+from imports.litellm.deployments import LIMITS, Deployment
 from imports.report import Report
 from providers.registry import KINDS
 
@@ -12,9 +12,13 @@ from providers.registry import KINDS
 class FileBuilder:
     """The sections `providers`, `agents`, `prices` and `limits` of the new file."""
 
-    def __init__(self, defaults: Mapping[str, Any], report: Report) -> None:
-        """`defaults` are fields of each provider that its deployments do not set."""
+    def __init__(
+        self, defaults: Mapping[str, Any], balance: str | None, report: Report
+    ) -> None:
+        """`defaults` are fields of each provider that its deployments do not set;
+        `balance` is that of providers with several endpoints."""
         self._defaults = defaults
+        self._balance = balance
         self._report = report
         self.providers: dict[str, dict[str, Any]] = {}
         self.agents: dict[str, dict[str, Any]] = {}
@@ -85,22 +89,31 @@ class FileBuilder:
         if len(deployments) == 1:
             entry |= first.address
         else:
+            if self._balance:
+                entry["balance"] = self._balance
             weights = _weights(deployments)
             entry["endpoints"] = [
                 {**each.address, **({} if weight == 1 else {"weight": weight})}
                 for each, weight in zip(deployments, weights, strict=True)
             ]
-        name = self._provider_name(first.prefix, entry)
+        limits = _limits(deployments)
+        name = self._provider_name(first.prefix, entry, limits)
         if first.price:
             price = {"input": 0.0, "output": 0.0, **first.price}
             self.prices.setdefault(name, {})[first.model] = price
         return name
 
-    def _provider_name(self, prefix: str, entry: dict[str, Any]) -> str:
+    def _provider_name(
+        self, prefix: str, entry: dict[str, Any], limits: dict[str, int]
+    ) -> str:
+        """Add a provider, or find the same one; one with limits is not shared."""
+        if limits:
+            entry["limits"] = limits
         name, number = prefix, 1
-        while self.providers.setdefault(name, entry) != entry:
+        while name in self.providers and (limits or self.providers[name] != entry):
             number += 1
             name = f"{prefix}-{number}"
+        self.providers[name] = entry
         return name
 
     def add_alias(self, alias: str, target: str, path: str) -> None:
@@ -141,14 +154,27 @@ def _model(deployment: Deployment) -> str:
 
 
 def _weights(deployments: Sequence[Deployment]) -> list[float]:
-    """Return the shares of calls: by the first of LiteLLM's measures that is set."""
-    for share in ("weight", "rpm", "tpm"):
-        if any(share in each.shares for each in deployments):
-            shares = [each.shares.get(share, 0.0) for each in deployments]
-            least = min((each for each in shares if each), default=1)
+    """Return the shares of calls: by weight, else by the first limit of all."""
+    for measure in ("", *LIMITS.values()):
+        shares = [
+            each.limits.get(measure, 0) if measure else each.weight or 0
+            for each in deployments
+        ]
+        if any(shares):
+            least = min(each for each in shares if each)
             # Without a share LiteLLM sends no calls; the smallest possible one is kept.
             return [_tidy(max(each / least, 0.001)) for each in shares]
     return [1] * len(deployments)
+
+
+def _limits(deployments: Sequence[Deployment]) -> dict[str, int]:
+    """Return what the deployments allow together, as far as each has a limit."""
+    found = {}
+    for name in LIMITS.values():
+        limits = [each.limits[name] for each in deployments if name in each.limits]
+        if len(limits) == len(deployments):
+            found[name] = sum(limits)
+    return found
 
 
 def _tidy(number: float) -> float:

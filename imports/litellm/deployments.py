@@ -32,6 +32,12 @@ PRICES = {
     "cache_creation_input_token_cost": "cache_write",
 }
 MILLION = 1_000_000
+LIMITS = {
+    "rpm": "requests_per_minute",
+    "tpm": "tokens_per_minute",
+    "max_parallel_requests": "concurrent_calls",
+}
+"""The names of a provider's limits."""
 
 
 @dataclass
@@ -49,8 +55,9 @@ class Deployment:
     agent: dict[str, Any] = field(default_factory=dict)
     """Fields of the agent beside its name and model."""
     price: dict[str, float] = field(default_factory=dict)
-    shares: dict[str, float] = field(default_factory=dict)
-    """The measures by which LiteLLM distributes calls, as far as they are set."""
+    weight: float | None = None
+    limits: dict[str, int] = field(default_factory=dict)
+    """As a provider has them."""
     budget: tuple[float, str | None] | None = None
     """Dollars, and how often they are renewed."""
 
@@ -145,9 +152,10 @@ class DeploymentReader:
             params.take_number("stream_timeout"),
         )
         found.agent = self._agent(found, params, info)
-        for share in ("weight", "rpm", "tpm"):
-            if number := params.take_number(share):
-                found.shares[share] = number
+        found.weight = params.take_number("weight")
+        for key, name in LIMITS.items():
+            if number := params.take_number(key):
+                found.limits[name] = max(int(number), 1)
         for node in (params, info):
             for key, name in PRICES.items():
                 cost = node.take_number(key)
@@ -200,7 +208,7 @@ class DeploymentReader:
                 headers[name] = self._environment.header(name, str(value), path)
         organization = params.take("organization", str)
         if organization is not None:
-            headers["OpenAI-Organization"] = self._environment.text(organization)
+            headers["OpenAI-Organization"] = organization
         return headers
 
     def _agent(self, found: Deployment, params: Node, info: Node) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def write(
 
     One with the same content stays. Raises `CoulisseError`.
     """
-    content = _render(data, options["source"].name)
+    content = _render(environment.resolve(data), options["source"].name)
     try:
         loader.parse_config(REFERENCE.sub(EXAMPLE, content).encode(), output)
     except ConfigInvalid as exc:

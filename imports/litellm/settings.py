@@ -23,11 +23,10 @@ REMEDIES = {
     "model_info": "it describes the model",
     "pass_through_endpoints": "only /v1 and /mcp are served",
     "retry_policy": "retries is one number for all errors",
-    "routing_strategy": "calls go to the endpoints at random, by weight",
-    "rpm": "it became the weight of an endpoint, and is no limit",
+    "routing_strategy": "calls go to endpoints at random, by weight or latency",
     "success_callback": "see docs/telemetry.md",
-    "tpm": "it became the weight of an endpoint, and is no limit",
 }
+BALANCES = {"simple-shuffle": None, "latency-based-routing": "latency"}
 MAX_BREAKER_SECONDS = 3600
 AUTH_HEADERS = {"api_key": "X-API-Key", "bearer_token": "Authorization"}
 
@@ -49,8 +48,9 @@ class Settings:
         self._fallbacks = list(self._read_fallbacks("fallbacks"))
         self._long_fallbacks = list(self._read_fallbacks("context_window_fallbacks"))
         self._default_fallbacks = self._either("default_fallbacks", list) or []
-        for name in source.root.take("environment_variables", dict) or {}:
-            environment.add(name, f"the value of environment_variables.{name}")
+        environment.given |= (
+            source.root.take("environment_variables", dict) or {}
+        ).keys()
 
     def _either(self, key: str, kind: type) -> Any:
         """Take a setting of the router, or else of calls, which it overrides."""
@@ -103,7 +103,16 @@ class Settings:
             breaker |= {"open_seconds": seconds, "max_open_seconds": max(seconds, 15)}
         if self._either("disable_cooldowns", bool) or cooldown == 0:
             breaker = {"failures": 0}
-        return {**defaults, **({"breaker": breaker} if breaker else {})}
+        if breaker:
+            defaults["breaker"] = breaker
+        return defaults
+
+    def balance(self) -> str | None:
+        """Return how calls are distributed among endpoints; None for the default."""
+        strategy = self._router.data.get("routing_strategy")
+        if strategy in BALANCES:
+            self._router.drop("routing_strategy")
+        return BALANCES.get(str(strategy))
 
     def add_to(self, builder: FileBuilder) -> None:
         """Add fallbacks to the agents, then aliases of them."""
@@ -153,6 +162,10 @@ class Settings:
             data["auth"] = {"proxy": {"tokens": {}}}
         else:
             data["users"] = "shared"
+            self._report.note(
+                "users: the file has no master_key, so /v1 is open; if LiteLLM had one "
+                "in LITELLM_MASTER_KEY, require tokens: see docs/tokens.md"
+            )
         if has_master:
             self._report.note(
                 "general_settings.master_key: create a token for each client that "
@@ -178,18 +191,9 @@ class Settings:
         return servers
 
     def _mcp_server(self, node: Node) -> dict[str, Any]:
-        server: dict[str, Any] = {}
-        text = self._environment.text
-        for key in ("url", "command"):
-            value = node.take(key, str)
-            if value:
-                server[key] = text(value)
-        transport = node.take("transport", str)
-        if transport in ("http", "sse", "stdio"):
-            server["transport"] = transport
-        args = node.take("args", list)
-        if args:
-            server["args"] = [text(str(each)) for each in args]
+        fields = {"url": str, "command": str, "transport": str, "args": list}
+        taken = {key: node.take(key, kind) for key, kind in fields.items()}
+        server = {key: value for key, value in taken.items() if value}
         env = node.take("env", dict) or {}
         if env:
             path = node.path_of("env")

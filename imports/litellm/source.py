@@ -8,6 +8,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from core.text import redaction
 from imports.errors import SourceUnreadable
 
 MAX_BYTES = 1024 * 1024
@@ -18,8 +19,6 @@ PLACEHOLDER_KEYS = frozenset(
     {"", "anything", "dummy", "empty", "fake", "fake-key", "na", "none", "unused"}
 )
 """API keys that are none: clients of local servers have to send something."""
-
-
 SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 
 
@@ -119,7 +118,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 class _Copy:
-    """Copies data, because aliases share values, within a limit."""
+    """Copies data within a limit, because aliases share values.
+
+    Texts are escaped, so that they are none of our placeholders.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -131,6 +133,8 @@ class _Copy:
             raise SourceUnreadable(f"{self._name} has more than {MAX_VALUES:,} values")
         if isinstance(value, dict):
             return {str(key): self.copy(each) for key, each in value.items()}
+        if isinstance(value, str):
+            return value.replace("${", "$${")
         return [*map(self.copy, value)] if isinstance(value, list) else value
 
 
@@ -140,18 +144,40 @@ class Environment:
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
         """What to set each to; "" for the same as for LiteLLM."""
+        self.given: set[str] = set()
+        """Those that LiteLLM's file sets."""
         self._secrets: dict[str, str] = {}
 
     def add(self, name: str, meaning: str = "") -> str:
         """Return a reference to a variable."""
+        if not meaning and name in self.given:
+            meaning = f"the value of environment_variables.{name}"
         self.names.setdefault(name, meaning)
         return f"${{{name}}}"
 
+    def resolve(self, value: Any, path: str = "") -> Any:
+        """Return data for the new file: with references to variables and secrets."""
+        if isinstance(value, dict):
+            return {
+                key: self.resolve(each, f"{path}_{key}") for key, each in value.items()
+            }
+        if isinstance(value, list):
+            return [
+                self.resolve(each, f"{path}_{number}")
+                for number, each in enumerate(value, start=1)
+            ]
+        if not isinstance(value, str):
+            return value
+        # Of passwords in addresses, tokens in arguments and the like.
+        if redaction.redact_patterns(value) != value:
+            name = variable_name(path.strip("_"))
+            return self.secret(value, name, f"a text that contains a secret ({name})")
+        return self.text(value)
+
     def text(self, value: str) -> str:
-        """Return a text for the new file."""
-        if value.startswith(ENVIRONMENT):
-            return self.add(value.removeprefix(ENVIRONMENT))
-        return value.replace("${", "$${")
+        """Return a text with a reference to the variable that it names."""
+        is_reference = value.startswith(ENVIRONMENT)
+        return self.add(value.removeprefix(ENVIRONMENT)) if is_reference else value
 
     def secret(self, value: str, name: str, path: str) -> str:
         """Return a reference to a secret; `name` suggests a variable.
@@ -171,7 +197,7 @@ class Environment:
         """Return the value of a header; that of a secret one is a variable."""
         if SECRET_HEADER.search(name):
             return self.secret(value, variable_name(name), f"{path}.{name}")
-        return self.text(value)
+        return value
 
     def notes(self) -> Iterator[str]:
         """Yield what to set."""

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 CONFIG = """
 environment_variables:
   LANGFUSE_SECRET_KEY: sk-lf-clear-text-1
+  OPENAI_API_KEY: sk-proj-clear-text-9
 credential_list:
   - credential_name: eu
     credential_values: {api_key: os.environ/AZURE_EU_KEY, api_base: "https://eu.azure.com/"}
@@ -96,7 +97,7 @@ mcp_servers:
   tools:
     transport: stdio
     command: npx
-    args: ["-y", "@x/y"]
+    args: ["-y", "@x/y", "--api-key=clear-text-8-and-more"]
     env: {TOOL_KEY: clear-text-7}
 guardrails: [{guardrail_name: presidio}]
 """
@@ -156,8 +157,10 @@ def test_report_has_variables_and_everything_without_counterpart(convert):
     notes = "\n".join(report["notes"])
     assert (
         "set these environment variables as for LiteLLM: ANTHROPIC_API_KEY, "
-        "AZURE_EU_KEY, OPENAI_API_KEY" in notes
+        "AZURE_EU_KEY\n" in notes
     )
+    assert "OPENAI_API_KEY to the value of environment_variables.OPENAI_API" in notes
+    assert "LANGFUSE" not in notes
     assert (
         "variable AZURE_API_KEY to the value of model_list[1].litellm_params" in notes
     )
@@ -172,7 +175,6 @@ def test_report_has_variables_and_everything_without_counterpart(convert):
         "model_list[4].litellm_params.max_budget",
         "model_list[4].litellm_params.seed",
         "model_list[6].model_name",
-        "router_settings.routing_strategy",
     }
     assert {each["examples"][0]: each["reason"] for each in report["skipped"]} == {
         "bedrock-claude (model_list[7])": "there is no kind of provider for "
@@ -196,6 +198,8 @@ def test_deployments_of_one_model_are_endpoints_by_weight(convert):
         "retries": 3,
         "timeouts": {"total_seconds": 60},
         "breaker": {"failures": 3, "open_seconds": 60, "max_open_seconds": 60},
+        "balance": "latency",
+        "limits": {"requests_per_minute": 1200},
         "endpoints": [
             {
                 "api_key": "${AZURE_EU_KEY}",
@@ -273,7 +277,7 @@ def test_mcp_servers_keep_their_headers_as_variables(convert):
         "tools": {
             "command": "npx",
             "transport": "stdio",
-            "args": ["-y", "@x/y"],
+            "args": ["-y", "@x/y", "${MCP_TOOLS_ARGS_3}"],
             "env": {"TOOL_KEY": "${TOOL_KEY}"},
         },
     }
@@ -331,8 +335,31 @@ def test_addresses_of_providers(convert, model, params, kind, base_url, name):
 
 
 def test_text_like_a_placeholder_is_kept(convert, tmp_path):
-    convert(minimal(extra_headers={"X-Team": "${HOME}"}))
-    assert "$${HOME}" in (tmp_path / "coulisse.yaml").read_text()
+    convert(minimal(extra_headers={"X-Team": "${HOME}"}, stop=["${PATH}"]))
+    content = (tmp_path / "coulisse.yaml").read_text()
+    assert "$${HOME}" in content
+    assert "$${PATH}" in content
+
+
+def test_variables_are_found_at_any_depth(convert):
+    body = {"extra_body": {"a": ["os.environ/DEEP"]}}
+    report, data = convert(minimal(**body))
+    assert agent(data, "m")["extra_body"] == {"a": ["${DEEP}"]}
+    assert any("DEEP" in note for note in report["notes"])
+
+
+def test_limits_of_a_model_are_its_own(convert):
+    models = [
+        {"model_name": name, "litellm_params": {"model": "gpt-4o", "rpm": 10}}
+        for name in ("a", "b")
+    ]
+    settings = "router_settings: {routing_strategy: least-busy}"
+    report, data = convert(f"model_list: {json.dumps(models)}\n{settings}")
+    assert [each["limits"] for each in data["providers"].values()] == [
+        {"requests_per_minute": 10},
+        {"requests_per_minute": 10},
+    ]
+    assert "router_settings.routing_strategy" in report["no_counterpart"]
 
 
 # Runs
