@@ -79,7 +79,7 @@ class Section(Generic[T]):
     list of entries with a `name`, and its edits apply at once."""
     file_only: Callable[[T], Mapping[str, Any]] | None = None
     """Returns the values that only the file may set, by their name in messages:
-    commands that run on this machine. The studio cannot change them
+    commands and paths on this machine. The studio cannot change them
     (`config/editing/file_editor.py`)."""
     description: str = ""
     """The purpose of the key, for editors and the studio."""

@@ -74,6 +74,7 @@ COULISSE_DOCTOR = {
     "environment": "processes.doctor.host_checks.check_environment",
     "state directory": "processes.doctor.host_checks.check_state_directory",
     "open files": "processes.doctor.host_checks.check_open_files",
+    "request log": "telemetry.doctor.check_request_log",
     "database": "database.doctor.check_database",
     "server": "processes.doctor.process_checks.check_server",
     "broker": "processes.doctor.process_checks.check_broker",

@@ -262,6 +262,7 @@ def _may_change_commands(config: Config) -> bool:
 def _denial_message(key: str, noun: str, name: str) -> str:
     subject = f"{noun} '{name}'" if noun else f"'{key}.{name}'"
     return (
-        f"{subject}: commands on this machine can be changed only in the file; "
+        f"{subject}: commands and paths on this machine can be changed only in the "
+        "file; "
         "edit the file, or set studio: {allow_commands: true} in it"
     )

@@ -27,6 +27,8 @@ MAX_WAITING = 10_000
 """Lines that wait for the disk; further ones are dropped and counted."""
 WARNING_SECONDS = 60.0
 """The interval of warnings about a log that cannot be written."""
+STDERR = "stderr"
+"""The path that means stderr."""
 REFUSAL_KEY = "coulisse.refusal"
 """Where the scope of a request has the fields of its refusal by the HTTP server."""
 
@@ -90,7 +92,7 @@ class RequestLogWriter:
 
     def _write(self, lines: list[dict[str, Any]], config: RequestLogConfig) -> None:
         text = "".join(f"{self._encode(line)}\n" for line in lines)
-        if config.path == "stderr":
+        if config.path == STDERR:
             sys.stderr.write(text)
             sys.stderr.flush()
             return

@@ -1,6 +1,7 @@
 """`manage.py doctor`: finds out why an installation does not work."""
 
 import logging
+import os
 import sys
 from argparse import ArgumentTypeError
 from collections import Counter
@@ -16,6 +17,9 @@ from config.management.base import ConfigCommand
 from core.text.sanitization import escape_invisible
 from processes.doctor import runner
 from processes.doctor.runner import Finding
+from processes.server.running_server import find_running
+from processes.supervision import state_directory
+from providers.registry import LOCAL_MODEL_URL
 
 DEFAULT_SECONDS = 30.0
 
@@ -60,6 +64,7 @@ class Command(ConfigCommand):
             config = None  # The first check reports why.
         paths = dict(settings.COULISSE_DOCTOR)
         if options["ask"]:
+            _find_local_model()
             paths |= settings.COULISSE_DOCTOR_ASK
         findings = []
         for finding in runner.run_checks(paths, config, seconds=options["timeout"]):
@@ -90,6 +95,14 @@ class Command(ConfigCommand):
     def _print_json(self, findings: list[Finding], *, is_ok: bool) -> None:
         data = {"ok": is_ok, "findings": findings}
         self.stdout.write(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
+
+
+def _find_local_model() -> None:
+    """Use the model of the running server, whose address only its processes know."""
+    running = find_running(state_directory.current_state())
+    run = running[1] if running else None
+    if run is not None and run.local_model_url:
+        os.environ[LOCAL_MODEL_URL] = run.local_model_url
 
 
 def _parse_seconds(text: str) -> float:

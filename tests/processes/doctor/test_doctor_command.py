@@ -15,6 +15,7 @@ from django.core.management import call_command
 from config.sections import Config
 from core.text import redaction
 from processes.doctor import runner
+from providers.registry import LOCAL_MODEL_URL
 from tests.processes.conftest import Project
 
 HERE = __name__
@@ -183,3 +184,16 @@ def test_checks_of_a_stopped_server_are_warnings(project, monkeypatch):
     levels = {each["check"]: each["level"] for each in found}
     for name in ("server", "database"):
         assert levels[name] == "warning", name
+
+
+def show_local_model(_: Config | None) -> Iterator[checks.CheckMessage]:
+    yield checks.Info(os.environ[LOCAL_MODEL_URL])
+
+
+def test_models_are_asked_of_the_running_server(record_run, use, settings, monkeypatch):
+    monkeypatch.setenv(LOCAL_MODEL_URL, "http://127.0.0.1:1/v1")
+    record_run(local_model_url="http://127.0.0.1:4321/v1")
+    use("pass_check")
+    settings.COULISSE_DOCTOR_ASK = {"models": f"{HERE}.show_local_model"}
+    assert "models" not in run()[0]
+    assert "ok       models: http://127.0.0.1:4321/v1" in run("--ask")[0]

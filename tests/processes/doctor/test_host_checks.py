@@ -10,6 +10,7 @@ from django.core import checks
 
 from config.loading import loader
 from processes.doctor import host_checks
+from telemetry import doctor as telemetry_doctor
 from tests.docs.pages import BASE
 from tests.processes.conftest import Project
 
@@ -109,3 +110,24 @@ def test_documented_variables_are_known(settings):
     documented = set(re.findall(r"^\| `(COULISSE_\w+)`", table, re.M))
     assert documented
     assert documented <= set(settings.COULISSE_VARIABLES)
+
+
+@pytest.mark.parametrize(
+    ("path", "level"),
+    [
+        (".coulisse/requests.log", checks.INFO),
+        ("missing/requests.log", checks.ERROR),
+    ],
+)
+def test_request_log_needs_a_writable_directory(project, path, level):
+    project.state.root.mkdir()
+    project.config.write_text(
+        f"{project.config.read_text()}\n"
+        f"telemetry: {{request_log: {{enabled: true, path: {path}}}}}\n"
+    )
+    [found] = telemetry_doctor.check_request_log(loader.load_file(project.config))
+    assert found.level == level
+
+
+def test_request_log_that_is_off_is_not_checked(config):
+    assert list(telemetry_doctor.check_request_log(config)) == []

@@ -1,6 +1,5 @@
 """The checks of the broker, workers, beat, the local model and the public address."""
 
-import os
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -12,10 +11,7 @@ from config.loading import loader
 from core.runtime import clock_skew
 from processes.doctor import process_checks
 from processes.server import health_probe, server_plan
-from processes.supervision import run_state
-from processes.supervision.pidfile import PidFile
 from processes.supervision.run_state import ChildRecord
-from tests.processes.commands.test_status import RUN
 from tests.processes.doctor.test_host_checks import texts
 from tests.providers.broker import run_broker
 
@@ -25,28 +21,6 @@ PASSWORD = "q7Vd2mXw9Lr4TzK8"
 @pytest.fixture
 def config(project):
     return loader.load_file(project.config)
-
-
-@pytest.fixture
-def record_run(project):
-    """Return a function that records a running server with these children."""
-    project.state.root.mkdir(mode=0o700, exist_ok=True)
-    lock = PidFile(project.state.pid)
-    lock.acquire()
-
-    def record_run(*children: ChildRecord, **fields) -> None:
-        record = run_state.RunRecord(
-            **{
-                **{name: getattr(RUN, name) for name in RUN.__slots__},
-                "pid": os.getpid(),
-                "children": children,
-                **fields,
-            }
-        )
-        run_state.write_record(project.state.record, record)
-
-    yield record_run
-    lock.release()
 
 
 @pytest.fixture
