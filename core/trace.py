@@ -139,7 +139,7 @@ def task_call(agent: str, provider: str, model: str) -> Iterator[ModelCall]:
     call = ModelCall(agent, provider, model, span=task)
     if task is not None and task.record is not None:
         call.span = task.child()
-        task.record.append(call)
+        task.record.calls.append(call)
     try:
         yield call
     except Exception as exc:

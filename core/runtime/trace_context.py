@@ -20,6 +20,14 @@ SAMPLED = 1
 """The only flag of version 00."""
 
 
+@dataclass(slots=True)
+class TaskRecord:
+    """The model calls of a background task, and why it failed."""
+
+    calls: list[Any] = field(default_factory=list)
+    error: BaseException | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TraceContext:
     """A span: of this process, or of the client that sent its header."""
@@ -36,8 +44,8 @@ class TraceContext:
     """The `tracestate` of other systems, which is only passed on."""
     cause: "TraceContext | None" = None
     """The span of another trace that caused this one."""
-    record: list[Any] | None = field(default=None, compare=False)
-    """Collects the model calls of a task; a turn has a record of its own."""
+    record: TaskRecord | None = field(default=None, compare=False)
+    """Of a task; a turn has a record of its own."""
 
     def child(self) -> "TraceContext":
         """Return a new span within this one."""
@@ -74,6 +82,13 @@ def current_traceparent() -> str:
     """Return the header of the current span; "" without traces."""
     context = current.get()
     return "" if context is None else context.traceparent
+
+
+def note_failure(error: BaseException) -> None:
+    """Record why the current task has failed, if it is traced."""
+    context = current.get()
+    if context is not None and context.record is not None:
+        context.record.error = error
 
 
 def headers() -> dict[str, str]:

@@ -15,6 +15,7 @@ from django.db.models import F, Func, Q, Value
 from django.db.models.lookups import Exact
 
 from core.ids import TurnId, UserId
+from core.runtime import trace_context
 from core.runtime.backoff import jittered_seconds
 from tasks.errors import LeaseLost, TaskNotEnded, TaskNotRepeatable, describe_error
 from tasks.models import rounds
@@ -303,6 +304,7 @@ class Task(models.Model):
         stored text: the message of our own errors, only the type of others. `result` is
         stored with a final failure.
         """
+        trace_context.note_failure(error)
         now, failures = datetime.now(UTC), self.failures + 1
         text = make_storable(describe_error(error))[:MAX_ERROR_LENGTH]
         is_errored = is_final or failures >= self.max_failures

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from config import live
-from config.sections import Config
 from core.errors import error_type
 from core.runtime import trace_context
+from core.runtime.trace_context import TaskRecord
 from telemetry.tracing import exporter, spans, turn_spans
-from telemetry.tracing.config import OtlpConfig
 from telemetry.tracing.spans import Span, Value
 
 
@@ -44,15 +43,15 @@ def recorded(task: TracedTask) -> Iterator[None]:
         yield
         return
     cause = trace_context.parse(task.traceparent)
-    context = replace(spans.start_trace(settings, cause), record=[])
+    record = TaskRecord()
+    context = replace(spans.start_trace(settings, cause), record=record)
     # It stays until the task of the event loop ends: what completes it belongs to it.
     trace_context.current.set(context)
     started_at, clock = datetime.now(UTC), time.perf_counter()
-    failure: BaseException | None = None
     try:
         yield
     except BaseException as exc:
-        failure = exc
+        record.error = exc
         raise
     finally:
         if context.is_sampled:
@@ -63,21 +62,17 @@ def recorded(task: TracedTask) -> Iterator[None]:
                 context,
                 started_at,
                 seconds,
-                _attributes(task, failure),
-                has_failed=isinstance(failure, Exception),
+                _attributes(task, record.error),
+                has_failed=isinstance(record.error, Exception),
             )
-            _export(settings, span, config)
-
-
-def _export(settings: OtlpConfig, span: Span, config: Config) -> None:
-    calls = turn_spans.of_calls(
-        span.context.record or (),
-        span.context,
-        config,
-        ended_at=datetime.now(UTC),
-        content=False,
-    )
-    exporter.export(settings, [span, *calls])
+            calls = turn_spans.of_calls(
+                record.calls,
+                context,
+                config,
+                ended_at=datetime.now(UTC),
+                content=False,
+            )
+            exporter.export(settings, [span, *calls])
 
 
 def _attributes(task: TracedTask, failure: BaseException | None) -> dict[str, Value]:

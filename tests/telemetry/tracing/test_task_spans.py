@@ -60,6 +60,19 @@ def test_judging_is_linked_to_its_turn(
     assert call.attributes["gen_ai.usage.input_tokens"] > 0
 
 
+def test_judge_that_stores_its_failure_has_the_error(
+    trace, client, collector, user, user_id, worker, judge
+):
+    trace(JUDGE_CONFIG)
+    judge += ["No JSON.", "No JSON."]
+    ask(client, user, "The capital?", agent="judged")
+    wait_for_task(worker, user_id)
+    [task] = collector.wait_for("task")
+    assert task.is_error
+    assert task.attributes["outcome"] == "error"
+    assert task.attributes["error.type"]
+
+
 def test_failed_task_has_the_error(trace, collector, fake, task_runner, user_id):
     trace()
     fake.fail(401)
