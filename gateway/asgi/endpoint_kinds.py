@@ -1,5 +1,7 @@
 """The endpoint of a request, for metrics: one of a few names, whatever its path."""
 
+from functools import lru_cache
+
 API = "/v1/"
 OTHER = "other"
 API_KINDS = frozenset(
@@ -27,6 +29,7 @@ API_KINDS = frozenset(
 OTHER_KINDS = frozenset({"", "admin", "health", "hooks", "mcp", "metrics"})
 
 
+@lru_cache(maxsize=64)
 def find_kind(path: str) -> str:
     """Return the beginning of the path if it is an endpoint's, such as `/v1/chat`."""
     is_api = path.startswith(API)

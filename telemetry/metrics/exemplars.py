@@ -5,9 +5,9 @@ beside its values, at most once a second; the process that answers a scrape read
 """
 
 import time
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from uuid import UUID
 
 import orjson
 from prometheus_client.metrics_core import Metric
@@ -16,6 +16,8 @@ from prometheus_client.utils import floatToGoString
 
 Key = tuple[str, tuple[str, ...], str]
 """The metric, the values of its labels, and the upper bound of the bucket."""
+Reference = tuple[str, str | UUID]
+"""The label of an exemplar and its value, such as `("turn_id", …)`."""
 LE = "le"
 
 
@@ -24,32 +26,30 @@ class ExemplarStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._latest: dict[Key, tuple[str, str, float, float]] = {}
+        self._latest: dict[Key, tuple[str, str | UUID, float, float]] = {}
         self._has_changed = False
 
-    def add(
-        self,
-        metric: str,
-        labels: tuple[str, ...],
-        bounds: Sequence[float],
-        value: float,
-        reference: tuple[str, str],
-    ) -> None:
-        """Keep the reference, such as `("trace_id", …)`, of an observed value."""
-        position = bisect_left(bounds, value)
-        bound = bounds[position] if position < len(bounds) else float("inf")
-        key = metric, labels, floatToGoString(bound)
+    def set(self, key: Key, reference: Reference, value: float) -> None:
+        """Set the exemplar of a bucket."""
         self._latest[key] = *reference, value, time.time()
         self._has_changed = True
 
     def save(self) -> None:
-        """Write the file if exemplars were added; raises OSError."""
+        """Write the file if exemplars have changed; raises OSError."""
         if self._has_changed:
             self._has_changed = False
             # Not synced to the disk, for which the event loop would wait.
             part = self._path.with_suffix(".part")
             part.write_bytes(orjson.dumps([*self._latest.items()]))
             part.replace(self._path)
+
+
+def bucket_keys(
+    metric: str, labels: tuple[str, ...], bounds: Sequence[float]
+) -> list[Key]:
+    """Return the keys of the buckets of a histogram; the last one has no bound."""
+    names = map(floatToGoString, [*bounds, float("inf")])
+    return [(metric, labels, name) for name in names]
 
 
 def read_exemplars(directory: Path) -> dict[Key, Exemplar]:
@@ -61,7 +61,7 @@ def read_exemplars(directory: Path) -> dict[Key, Exemplar]:
             if key not in latest or latest[key][-1] < stored[-1]:
                 latest[key] = stored
     return {
-        key: Exemplar({name: text}, value, at)
+        key: Exemplar({name: text.replace("-", "")}, value, at)
         for key, (name, text, value, at) in latest.items()
     }
 

@@ -2,16 +2,23 @@
 
 As its `MultiProcessValue`, in the same format, which its `MultiProcessCollector` reads.
 That one takes the directory from an environment variable, which MCP servers and other
-child processes would inherit, and names files after process ids.
+child processes would inherit, names files after process ids, and packs and looks up
+each value that it writes.
 """
 
-from collections.abc import Callable
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
 from telemetry.metrics.process_files import ProcessFiles
+
+
+class ValueFile(NamedTuple):
+    """A file, and its content as numbers."""
+
+    entries: MmapedDict
+    numbers: "memoryview[float]"
 
 
 class ValueFiles:
@@ -19,19 +26,22 @@ class ValueFiles:
 
     def __init__(self, files: ProcessFiles) -> None:
         self._files = files
-        self._opened: dict[str, MmapedDict] = {}
+        self._opened: dict[str, ValueFile] = {}
 
-    def find(self, kind: str) -> MmapedDict:
+    def find(self, kind: str) -> ValueFile:
         """Return the file for a kind; raises OSError if the disk is full."""
         file = self._opened.get(kind)
         if file is None:
-            path = str(self._files.allocate(kind))
-            file = self._opened[kind] = MmapedDict(path)
+            entries = MmapedDict(str(self._files.allocate(kind)))
+            # The map stays: a file has its full size from the beginning.
+            file = ValueFile(entries, memoryview(entries._m).cast("d"))
+            self._opened[kind] = file
         return file
 
     def close(self) -> None:
         for file in self._opened.values():
-            file.close()
+            file.numbers.release()
+            file.entries.close()
 
 
 def value_class(files: ValueFiles) -> type[Any]:
@@ -55,26 +65,22 @@ def value_class(files: ValueFiles) -> type[Any]:
             **_: Any,
         ) -> None:
             suffix = f"_{multiprocess_mode}" if multiprocess_mode else ""
+            key = mmap_key(metric_name, name, labelnames, labelvalues, help_text)
             with lock:
                 file = files.find(f"{kind}{suffix}")
-                self._write: Callable[[str, float, float], None] = file.write_value
-                self._key = mmap_key(
-                    metric_name, name, labelnames, labelvalues, help_text
-                )
-                self._value, _at = file.read_value(self._key)
+                file.entries.read_value(key)  # Adds it.
+                self._numbers = file.numbers
+                self._index = file.entries._positions[key] // file.numbers.itemsize
 
         def inc(self, amount: float) -> None:
             with lock:
-                self._value += amount
-                self._write(self._key, self._value, 0.0)
+                self._numbers[self._index] += amount
 
         def set(self, value: float, timestamp: float | None = None) -> None:
-            with lock:
-                self._value = value
-                self._write(self._key, value, 0.0)
+            self._numbers[self._index] = value
 
         def get(self) -> float:
-            value: float = self._value
+            value: float = self._numbers[self._index]
             return value
 
         def get_exemplar(self) -> None:

@@ -5,7 +5,8 @@ each. Names and models come from the YAML; a limit keeps even those of many edit
 becoming too many series.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, get_args
 
 from prometheus_client import Counter, Gauge, Histogram, values
@@ -13,7 +14,7 @@ from prometheus_client import Counter, Gauge, Histogram, values
 from core import trace
 from core.events import Usage
 from core.trace import ModelCall
-from telemetry.metrics.exemplars import ExemplarStore
+from telemetry.metrics.exemplars import ExemplarStore, Reference, bucket_keys
 from telemetry.metrics.file_values import ValueFiles, value_class
 from telemetry.metrics.process_files import ProcessFiles
 from telemetry.types import Outcome, TurnRecord
@@ -28,8 +29,6 @@ MODEL_LABELS = ("agent", "provider", "model")
 TURN_SECONDS = (0.5, 1, 2.5, 5, 10, 30, 60, 300)
 FIRST_TOKEN_SECONDS = (0.25, 0.5, 1, 2, 5, 10, 30)
 LAG_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 5)
-TURN_SECONDS_NAME = "coulisse_turn_seconds"
-FIRST_TOKEN_NAME = "coulisse_time_to_first_token_seconds"  # noqa: S105 (no secret)
 USAGE_KINDS = (
     ("input", "input_tokens"),
     ("output", "output_tokens"),
@@ -40,19 +39,46 @@ USAGE_KINDS = (
 Labels = tuple[str, str, str]
 
 
+Add = Callable[[float], None]
+"""Adds to a counter. The library's own method checks each value, for three times the
+cost of adding it."""
+
+
+class Distribution:
+    """The histogram of one series."""
+
+    def __init__(
+        self, histogram: Histogram, labels: Labels, exemplars: ExemplarStore
+    ) -> None:
+        child = histogram.labels(*labels)
+        self._bounds = child._upper_bounds
+        self._add_sum: Add = child._sum.inc
+        self._add_to_bucket: list[Add] = [bucket.inc for bucket in child._buckets]
+        self._keys = bucket_keys(histogram._name, labels, self._bounds[:-1])
+        self._exemplars = exemplars
+
+    def observe(self, value: float, reference: Reference | None) -> None:
+        """Count a value, with the reference as its exemplar."""
+        position = bisect_left(self._bounds, value)
+        self._add_sum(value)
+        self._add_to_bucket[position](1)
+        if reference is not None:
+            self._exemplars.set(self._keys[position], reference, value)
+
+
 class Series(NamedTuple):
-    """The metrics of one agent and model, with their labels."""
+    """The metrics of one agent and model."""
 
     labels: Labels
-    seconds: Histogram
-    first_token: Histogram
-    turns: dict[str, Counter]
+    seconds: Distribution
+    first_token: Distribution
+    turns: dict[str, Add]
     """By outcome."""
-    tokens: list[tuple[str, Counter]]
+    tokens: list[tuple[str, Add]]
     """By field of `Usage`."""
-    cost: Counter
-    unpriced: Counter
-    requests: dict[str, Counter]
+    cost: Add
+    unpriced: Add
+    requests: dict[str, Add]
     """To the provider, by outcome."""
 
 
@@ -67,7 +93,7 @@ class Recorder:
         # The library has no other way to choose the class of values.
         values.ValueClass = value_class(self._value_files)
         self._series: dict[Labels, Series] = {}
-        self._request_counters: dict[tuple[str, int], Counter] = {}
+        self._add_request: dict[tuple[str, int], Add] = {}
         self._add_turn_metrics()
         self._add_background_metrics()
         self._add_process_metrics()
@@ -83,14 +109,14 @@ class Recorder:
         )
         self._turns = _counter("turns", "Turns that ended.", *MODEL_LABELS, "outcome")
         self._turn_seconds = Histogram(
-            TURN_SECONDS_NAME,
+            "coulisse_turn_seconds",
             "Duration of turns.",
             MODEL_LABELS,
             registry=None,
             buckets=TURN_SECONDS,
         )
         self._first_token = Histogram(
-            FIRST_TOKEN_NAME,
+            "coulisse_time_to_first_token_seconds",
             "Time until the first part of a streamed reply.",
             MODEL_LABELS,
             registry=None,
@@ -162,11 +188,11 @@ class Recorder:
         gauge.set(value)
 
     def request_ended(self, endpoint: str, status: int) -> None:
-        counter = self._request_counters.get((endpoint, status))
-        if counter is None:
-            counter = self._requests.labels(endpoint, str(status))
-            self._request_counters[endpoint, status] = counter
-        counter.inc()
+        add = self._add_request.get((endpoint, status))
+        if add is None:
+            add = _add_to(self._requests, endpoint, str(status))
+            self._add_request[endpoint, status] = add
+        add(1)
 
     def leases_lost(self, count: int) -> None:
         """Count leases that their workers did not extend."""
@@ -184,53 +210,39 @@ class Recorder:
         The exemplar is the trace, or the turn; an incognito turn without a trace has
         none.
         """
-        calls = list(trace.iter_model_calls([*record.calls]))
-        for call in calls:
+        for call in trace.iter_model_calls([*record.calls]):
             self._count_call(call)
         series = self._series_of_turn(record)
-        series.turns[record.outcome].inc()
-        series.seconds.observe(record.seconds)
-        reference = ("trace_id", trace_id) if trace_id else None
+        reference: Reference | None = ("trace_id", trace_id) if trace_id else None
         if reference is None and not is_incognito:
-            reference = "turn_id", record.turn_id.hex
-        if reference:
-            self.exemplars.add(
-                TURN_SECONDS_NAME,
-                series.labels,
-                TURN_SECONDS,
-                record.seconds,
-                reference,
-            )
+            reference = "turn_id", record.turn_id
+        series.turns[record.outcome](1)
+        series.seconds.observe(record.seconds, reference)
         waited = record.diagnostics.first_event_seconds
-        if not record.is_streamed or waited is None:
-            return
-        series.first_token.observe(waited)
-        if reference:
-            self.exemplars.add(
-                FIRST_TOKEN_NAME, series.labels, FIRST_TOKEN_SECONDS, waited, reference
-            )
+        if record.is_streamed and waited is not None:
+            series.first_token.observe(waited, reference)
 
     def _series_of_turn(self, record: TurnRecord) -> Series:
         """Return the series of the agent and the model that served the turn."""
-        served = (c for c in reversed(record.calls) if isinstance(c, ModelCall))
-        call = next(served, None)
-        if call is None:  # A safety check replied, or the prompt was refused.
-            return self._find_series((record.agent, "", ""))
-        return self._find_series((record.agent, call.provider, call.model))
+        for call in reversed(record.calls):
+            if isinstance(call, ModelCall):
+                return self._find_series((record.agent, call.provider, call.model))
+        # A safety check replied, or the prompt was refused.
+        return self._find_series((record.agent, "", ""))
 
     def _count_call(self, call: ModelCall) -> None:
         series = self._find_series((call.agent, call.provider, call.model))
         if call.usage is not None:
             _count_tokens(series.tokens, call.usage)
             if call.cost_micro_usd is None:
-                series.unpriced.inc()
+                series.unpriced(1)
             else:
-                series.cost.inc(call.cost_micro_usd / 1_000_000)
+                series.cost(call.cost_micro_usd / 1_000_000)
         for attempt in call.attempts:
             outcome = "ok" if attempt.error is None else "error"
             if attempt.error == trace.CANCELLED:
                 outcome = trace.CANCELLED
-            series.requests[outcome].inc()
+            series.requests[outcome](1)
         if len(call.attempts) > 1:
             self._retries.labels(*series.labels[1:]).inc(len(call.attempts) - 1)
         if call.is_continued:
@@ -250,25 +262,33 @@ class Recorder:
         short = agent, provider, model
         series = self._series[labels] = Series(
             short,
-            self._turn_seconds.labels(*short),
-            self._first_token.labels(*short),
-            {each: self._turns.labels(*short, each) for each in OUTCOMES},
-            [(field, self._tokens.labels(*short, kind)) for kind, field in USAGE_KINDS],
-            self._cost.labels(*short),
-            self._unpriced.labels(*short),
+            Distribution(self._turn_seconds, short, self.exemplars),
+            Distribution(self._first_token, short, self.exemplars),
+            {each: _add_to(self._turns, *short, each) for each in OUTCOMES},
+            [
+                (field, _add_to(self._tokens, *short, kind))
+                for kind, field in USAGE_KINDS
+            ],
+            _add_to(self._cost, *short),
+            _add_to(self._unpriced, *short),
             {
-                each: self._provider_requests.labels(provider, model, each)
+                each: _add_to(self._provider_requests, provider, model, each)
                 for each in OUTCOMES
             },
         )
         return series
 
 
-def _count_tokens(tokens: Sequence[tuple[str, Counter]], usage: Usage) -> None:
-    for field, counter in tokens:
+def _count_tokens(tokens: Sequence[tuple[str, Add]], usage: Usage) -> None:
+    for field, add in tokens:
         # Providers' own figures, which may be negative.
         if (count := getattr(usage, field)) > 0:
-            counter.inc(count)
+            add(count)
+
+
+def _add_to(counter: Counter, *labels: str) -> Add:
+    add: Add = counter.labels(*labels)._value.inc
+    return add
 
 
 def _counter(name: str, help_text: str, *labels: str) -> Counter:
