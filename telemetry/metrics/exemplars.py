@@ -5,19 +5,19 @@ beside its values, at most once a second; the process that answers a scrape read
 """
 
 import time
+import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from uuid import UUID
 
 import orjson
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Exemplar
 from prometheus_client.utils import floatToGoString
 
+from telemetry.metrics.figures import Reference
+
 Key = tuple[str, tuple[str, ...], str]
 """The metric, the values of its labels, and the upper bound of the bucket."""
-Reference = tuple[str, str | UUID]
-"""The label of an exemplar and its value, such as `("turn_id", …)`."""
 LE = "le"
 
 
@@ -26,7 +26,7 @@ class ExemplarStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._latest: dict[Key, tuple[str, str | UUID, float, float]] = {}
+        self._latest: dict[Key, tuple[str, str | uuid.UUID, float, float]] = {}
         self._has_changed = False
 
     def set(self, key: Key, reference: Reference, value: float) -> None:

@@ -1,11 +1,15 @@
-"""Figures that are read at each scrape."""
+"""What other apps give to the metrics."""
 
+import uuid
 from collections.abc import Collection
 from typing import NamedTuple
 
+Reference = tuple[str, str | uuid.UUID]
+"""What an exemplar refers to: `("trace_id", …)` or `("turn_id", …)`."""
+
 
 class Figure(NamedTuple):
-    """A gauge with its values."""
+    """A gauge with its values, which are read at each scrape."""
 
     name: str
     """Without `coulisse_`."""

@@ -14,7 +14,8 @@ from prometheus_client import Counter, Gauge, Histogram, values
 from core import trace
 from core.events import Usage
 from core.trace import ModelCall
-from telemetry.metrics.exemplars import ExemplarStore, Reference, bucket_keys
+from telemetry.metrics.exemplars import ExemplarStore, bucket_keys
+from telemetry.metrics.figures import Reference
 from telemetry.metrics.file_values import ValueFiles, value_class
 from telemetry.metrics.process_files import ProcessFiles
 from telemetry.types import Outcome, TurnRecord
@@ -202,20 +203,11 @@ class Recorder:
         """Count the cost of model calls outside turns."""
         self._expenses.labels(purpose).inc((micro_usd or 0) / 1_000_000)
 
-    def turn_ended(
-        self, record: TurnRecord, *, trace_id: str = "", is_incognito: bool = False
-    ) -> None:
-        """Count a turn and its model calls.
-
-        The exemplar is the trace, or the turn; an incognito turn without a trace has
-        none.
-        """
+    def turn_ended(self, record: TurnRecord, reference: Reference | None) -> None:
+        """Count a turn, as an exemplar if it has a reference, and its model calls."""
         for call in trace.iter_model_calls([*record.calls]):
             self._count_call(call)
         series = self._series_of_turn(record)
-        reference: Reference | None = ("trace_id", trace_id) if trace_id else None
-        if reference is None and not is_incognito:
-            reference = "turn_id", record.turn_id
         series.turns[record.outcome](1)
         series.seconds.observe(record.seconds, reference)
         waited = record.diagnostics.first_event_seconds

@@ -6,6 +6,7 @@ from database import database_executor
 from database.errors import DatabaseDown
 from telemetry.log_output import logs
 from telemetry.metrics import recording
+from telemetry.metrics.figures import Reference
 from telemetry.request_log import turn_facts
 from telemetry.tracing import turn_spans
 from telemetry.types import Outcome, TurnRecord
@@ -34,7 +35,7 @@ async def save(
     record = turn_record.build_record(turn, reply, outcome, error)
     ended = EndedTurn(turn, reply, record, outcome, charge)
     if recording.active is not None:
-        recording.active.turn_ended(record, is_incognito=ended.is_incognito)
+        recording.active.turn_ended(record, find_reference(ended))
     try:
         if ended.is_incognito:
             if turn.usage_grant.is_charged or turn.request.on_end is not None:
@@ -56,6 +57,19 @@ async def save(
     if turn.telemetry.fmt.enabled:
         logs.log_turn(record)
     export_spans(turn, reply, record, error)
+
+
+def find_reference(ended: EndedTurn) -> Reference | None:
+    """Return what the exemplars of the metrics name: an exported trace, or the turn.
+
+    Neither exists for an incognito turn.
+    """
+    turn = ended.turn
+    if ended.is_incognito:
+        return None
+    if turn.span is not None and turn.span.is_sampled:
+        return "trace_id", turn.span.trace_id
+    return "turn_id", ended.record.turn_id
 
 
 def export_spans(

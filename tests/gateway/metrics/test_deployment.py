@@ -55,7 +55,7 @@ def found(measured: str, client, user) -> Scrape:
     attempts = [Attempt("", 0.1, "down"), Attempt("", 0.2)]
     call = model_call(attempts=attempts, is_continued=True)
     waited = Diagnostics(first_event_seconds=0.5)
-    recorder.turn_ended(make_record(call, is_streamed=True, diagnostics=waited))
+    recorder.turn_ended(make_record(call, is_streamed=True, diagnostics=waited), None)
     recorder.expense_recorded("judge", 12)
     recorder.leases_lost(1)
     return scrape(measured)

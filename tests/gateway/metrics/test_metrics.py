@@ -20,8 +20,11 @@ from tasks.models import Task
 from tasks.queue import queue_metrics
 from tasks.queue.task_spec import TaskSpec
 from telemetry.metrics import recording
+from telemetry.tracing import exporter
+from tests.conftest import CONFIG
 from tests.gateway.calls import ask, body, open_connection, until
 from tests.gateway.metrics.conftest import OPEN_METRICS, scrape
+from tests.telemetry.tracing.collector import http_collector
 
 pytestmark = pytest.mark.database
 
@@ -56,6 +59,28 @@ def test_failed_cancelled_and_incognito_turns_are_counted(measured, client, user
     assert outcomes == {"ok": 1, "error": 1, "cancelled": 1}
     assert found.value("coulisse_provider_requests_total", outcome="error") == 1
     assert found.value("coulisse_time_to_first_token_seconds_count") == 1
+
+
+def test_exemplar_is_the_turn_or_its_exported_trace(
+    measured, measure, client, user, configure
+):
+    bucket = "coulisse_turn_seconds_bucket"
+    ask(client, user, metadata={"memory": "incognito"})
+    assert scrape(measured).exemplars(bucket) == {}
+    reply = ask(client, user)
+    turn_id = reply.id.removeprefix("chatcmpl-")
+    assert scrape(measured).exemplars(bucket) == {"0.5": ("turn_id", turn_id)}
+    with http_collector() as collector:
+        otlp = f"otlp: {{endpoint: '{collector.url}', protocol: http}}"
+        measure(f"{{enabled: true}}, {otlp}")
+        headers = {"traceparent": f"00-{'ab' * 16}-{'cd' * 8}-01"}
+        ask(client, user, extra_headers=headers)
+        headers = {"traceparent": f"00-{'ef' * 16}-{'cd' * 8}-01"}
+        ask(client, user, metadata={"memory": "incognito"}, extra_headers=headers)
+        found = scrape(measured).exemplars(bucket)
+        configure(CONFIG)
+        exporter.close()
+    assert found == {"0.5": ("trace_id", "ab" * 16)}
 
 
 def test_user_is_not_named(measured, client, user):

@@ -8,7 +8,7 @@ from telemetry.metrics import exposition
 from telemetry.metrics import recorder as recorders
 from telemetry.metrics.process_files import ProcessFiles
 from telemetry.metrics.recorder import MAX_SERIES, Recorder
-from telemetry.types import Diagnostics
+from telemetry.types import Diagnostics, TurnRecord
 from tests.telemetry.metrics.scrapes import Scrape
 from tests.telemetry.sample_turns import make_record, model_call, tool_call
 
@@ -20,9 +20,13 @@ def scrape(directory: Path) -> Scrape:
     return Scrape(body.decode())
 
 
+def end_turn(recorder: Recorder, record: TurnRecord) -> None:
+    recorder.turn_ended(record, ("turn_id", record.turn_id))
+
+
 def test_turn_counts_its_duration_outcome_tokens_and_cost(recorder, directory):
     record = make_record(model_call(), seconds=3.0)
-    recorder.turn_ended(record)
+    end_turn(recorder, record)
     found = scrape(directory)
     assistant = {"agent": "assistant", **GPT}
     assert found.value("coulisse_turns_total", outcome="ok", **assistant) == 1
@@ -46,17 +50,17 @@ def test_turn_counts_its_duration_outcome_tokens_and_cost(recorder, directory):
 
 def test_first_token_is_measured_for_streams_only(recorder, directory):
     waited = Diagnostics(first_event_seconds=0.4)
-    recorder.turn_ended(make_record(model_call(), diagnostics=waited))
+    end_turn(recorder, make_record(model_call(), diagnostics=waited))
     name = "coulisse_time_to_first_token_seconds"
     assert scrape(directory).value(f"{name}_count", **GPT) == 0
-    recorder.turn_ended(make_record(model_call(), diagnostics=waited, is_streamed=True))
+    end_turn(recorder, make_record(model_call(), diagnostics=waited, is_streamed=True))
     assert scrape(directory).value(f"{name}_count", **GPT) == 1
     assert scrape(directory).value(f"{name}_sum", **GPT) == 0.4
 
 
 def test_calls_of_subagents_count_for_them(recorder, directory):
     inner = model_call("helper", model="small", cost_micro_usd=None)
-    recorder.turn_ended(make_record(tool_call("helper", inner), model_call()))
+    end_turn(recorder, make_record(tool_call("helper", inner), model_call()))
     found = scrape(directory)
     assert found.value("coulisse_tokens_total", agent="helper", kind="input") == 100
     assert found.value("coulisse_unpriced_calls_total", agent="helper") == 1
@@ -68,7 +72,7 @@ def test_attempts_retries_and_rescues_count_by_model(recorder, directory):
     attempts = [Attempt("", 0.1, "down"), Attempt("", 0.2)]
     broken = model_call(attempts=attempts, is_continued=True)
     cancelled = model_call(attempts=[Attempt("", 0.1, CANCELLED)], usage=None)
-    recorder.turn_ended(make_record(broken, cancelled, outcome="cancelled"))
+    end_turn(recorder, make_record(broken, cancelled, outcome="cancelled"))
     found = scrape(directory)
     requests = {
         outcome: found.value("coulisse_provider_requests_total", outcome=outcome, **GPT)
@@ -81,14 +85,14 @@ def test_attempts_retries_and_rescues_count_by_model(recorder, directory):
 
 
 def test_turn_without_a_model_has_none(recorder, directory):
-    recorder.turn_ended(make_record(outcome="error"))
+    end_turn(recorder, make_record(outcome="error"))
     found = scrape(directory)
     labels = {"agent": "assistant", "provider": "", "model": ""}
     assert found.value("coulisse_turns_total", outcome="error", **labels) == 1
 
 
 def test_negative_counts_of_providers_do_not_decrease_counters(recorder, directory):
-    recorder.turn_ended(make_record(model_call(usage=Usage(-5, 3))))
+    end_turn(recorder, make_record(model_call(usage=Usage(-5, 3))))
     found = scrape(directory)
     assert found.value("coulisse_tokens_total", kind="input") == 0
     assert found.value("coulisse_tokens_total", kind="output") == 3
@@ -98,7 +102,7 @@ def test_many_agents_and_long_names_stay_within_the_files(recorder, directory):
     name = "é" * 300
     for number in range(MAX_SERIES + 20):
         agent = f"{number}{name}"
-        recorder.turn_ended(make_record(model_call(agent), agent=agent))
+        end_turn(recorder, make_record(model_call(agent), agent=agent))
     found = scrape(directory)
     agents = found.labels("coulisse_turns_total", "agent")
     assert len(agents) == MAX_SERIES + 1
@@ -109,7 +113,7 @@ def test_many_agents_and_long_names_stay_within_the_files(recorder, directory):
 
 
 def measure(recorder: Recorder) -> None:
-    recorder.turn_ended(make_record(model_call(), seconds=1.0))
+    end_turn(recorder, make_record(model_call(), seconds=1.0))
     recorder.set_gauge("turns_running", "Running turns.", 2)
 
 
@@ -131,10 +135,10 @@ def test_values_of_all_processes_are_summed(recorder, directory):
 
 def test_successor_continues_the_counters(recorder, directory):
     first = Recorder(ProcessFiles(directory, "worker"))
-    first.turn_ended(make_record(model_call()))
+    end_turn(first, make_record(model_call()))
     first.close()
     second = Recorder(ProcessFiles(directory, "worker"))
-    second.turn_ended(make_record(model_call()))
+    end_turn(second, make_record(model_call()))
     assert scrape(directory).value("coulisse_turns_total", outcome="ok") == 2
     second.close()
 
@@ -142,21 +146,27 @@ def test_successor_continues_the_counters(recorder, directory):
 def test_exemplars_name_the_last_turn_of_a_bucket(recorder, directory):
     records = [make_record(model_call(), seconds=seconds) for seconds in (3, 4, 7)]
     for record in records:
-        recorder.turn_ended(record)
+        end_turn(recorder, record)
+    recorder.turn_ended(make_record(model_call(), seconds=7), None)
+    recorder.turn_ended(make_record(model_call(), seconds=900), ("trace_id", "ab" * 16))
     recorder.exemplars.save()
     found = scrape(directory)
     assert found.exemplars("coulisse_turn_seconds_bucket") == {
         "5.0": ("turn_id", records[1].turn_id.hex),
         "10.0": ("turn_id", records[2].turn_id.hex),
+        "+Inf": ("trace_id", "ab" * 16),
     }
     text, _ = exposition.render("", directory, [])
     assert records[2].turn_id.hex not in text.decode()
 
 
-def test_exemplar_is_the_trace_if_there_is_one(recorder, directory):
-    recorder.turn_ended(make_record(model_call(), seconds=900), trace_id="ab" * 16)
-    recorder.turn_ended(make_record(model_call(), seconds=3), is_incognito=True)
+def test_newest_exemplar_of_all_processes_is_shown(recorder, directory):
+    end_turn(recorder, make_record(model_call(), seconds=3))
     recorder.exemplars.save()
-    assert scrape(directory).exemplars("coulisse_turn_seconds_bucket") == {
-        "+Inf": ("trace_id", "ab" * 16)
-    }
+    worker = Recorder(ProcessFiles(directory, "worker"))
+    newest = make_record(model_call(), seconds=3)
+    end_turn(worker, newest)
+    worker.exemplars.save()
+    found = scrape(directory).exemplars("coulisse_turn_seconds_bucket")
+    assert found == {"5.0": ("turn_id", newest.turn_id.hex)}
+    worker.close()
