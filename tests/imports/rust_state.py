@@ -6,7 +6,8 @@ import json
 import sqlite3
 import struct
 import uuid
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 SCHEMA = """
@@ -70,15 +71,21 @@ class RustState:
         self._seconds = itertools.count(START)
         self.execute(SCHEMA)
 
+    @contextmanager
+    def open(self) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(self.path)) as database, database:
+            database.execute("PRAGMA synchronous=OFF")
+            yield database
+
     def execute(self, script: str) -> None:
-        with closing(sqlite3.connect(self.path)) as database:
+        with self.open() as database:
             database.executescript(script)
 
     def insert(self, table: str, **values) -> str:
         """Add a row with a new id, and return the id."""
         values = {"id": str(uuid.uuid4()), "created_at": next(self._seconds)} | values
         names, marks = ", ".join(values), ", ".join("?" * len(values))
-        with closing(sqlite3.connect(self.path)) as database, database:
+        with self.open() as database:
             query = f"INSERT INTO {table} ({names}) VALUES ({marks})"
             database.execute(query, list(values.values()))
         return values["id"]
@@ -136,7 +143,7 @@ class RustState:
             "updated_at": START,
         } | values
         names, marks = ", ".join(row), ", ".join("?" * len(row))
-        with closing(sqlite3.connect(self.path)) as database, database:
+        with self.open() as database:
             query = f"INSERT INTO dynamic_{section} ({names}) VALUES ({marks})"
             database.execute(query, list(row.values()))
 

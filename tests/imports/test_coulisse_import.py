@@ -69,7 +69,15 @@ def test_large_history_is_read_in_batches(rust, run_import, uuid_user, monkeypat
     for number in range(10):
         rust.message(uuid_user, "user", f"question {number}")
         rust.message(uuid_user, "assistant", f"answer {number}")
+    transaction, written = history.batch, []
+
+    def spy(report):
+        written.append(report.counts["messages"].written)
+        return transaction(report)
+
+    monkeypatch.setattr(history, "batch", spy)
     assert run_import()["counts"]["messages"]["written"] == 20
+    assert written == [0, 8, 16]
     assert [text for _, text in texts(uuid_user)][-2:] == ["question 9", "answer 9"]
     assert run_import()["counts"]["messages"]["existing"] == 20
 
