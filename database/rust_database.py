@@ -4,7 +4,7 @@ They have the name and the place of ours, `.coulisse/coulisse-memory.db`.
 """
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ from core.errors import Invalid
 TABLES = {"coulisse_schema_versions", "memories", "messages"}
 """One of them is in each of its versions."""
 OWN_TABLE = "django_migrations"
+IN_USE = "mode=ro"
+AT_REST = "mode=ro&immutable=1"
+"""Creates no files, and does not read the write-ahead log."""
 
 
 class RustDatabaseFound(Invalid):
@@ -37,20 +40,22 @@ def refuse() -> None:
 
 def is_rust_database(path: Path) -> bool:
     """Return whether a file is such a database; False if it cannot be read."""
-    try:
-        with closing(open_readonly(path)) as database:
-            tables = table_names(database)
-    except sqlite3.Error:
-        return False
-    return bool(tables & TABLES) and OWN_TABLE not in tables
+    # Without its log first: to read the log, SQLite may create a file beside it.
+    for read_only in (AT_REST, IN_USE):
+        with suppress(sqlite3.Error), closing(_open(path, read_only)) as database:
+            if tables := table_names(database):
+                return bool(tables & TABLES) and OWN_TABLE not in tables
+    return False
 
 
 def open_readonly(path: Path) -> sqlite3.Connection:
-    """Open a database without changes to its directory; raises `sqlite3.Error`."""
-    wal = path.with_name(f"{path.name}-wal")
-    # Otherwise SQLite would create `-wal` and `-shm`.
-    is_at_rest = not wal.exists() or not wal.stat().st_size
-    options = "mode=ro&immutable=1" if is_at_rest else "mode=ro"
+    """Open a database with what its log has; raises `sqlite3.Error`."""
+    log = path.with_name(f"{path.name}-wal")
+    is_at_rest = not log.exists() or not log.stat().st_size
+    return _open(path, AT_REST if is_at_rest else IN_USE)
+
+
+def _open(path: Path, options: str) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?{options}"
     return sqlite3.connect(uri, uri=True, isolation_level=None)
 

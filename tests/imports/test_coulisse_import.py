@@ -51,6 +51,13 @@ def test_history_becomes_the_default_thread(rust, run_import, uuid_user):
     assert list(passages.values_list("embedding_error", flat=True)) == [NO_VECTOR] * 3
 
 
+def test_invalid_utf8_is_replaced(rust, run_import, uuid_user):
+    rust.message(uuid_user, "user", "Hello")
+    rust.execute("UPDATE messages SET content = CAST(x'41ff42' AS TEXT)")
+    run_import()
+    assert texts(uuid_user) == [("user", "A\ufffdB")]
+
+
 def test_second_run_writes_only_what_is_new(rust, run_import, uuid_user):
     rust.message(uuid_user, "user", "Hello")
     rust.message(uuid_user, "assistant", "Hi")
@@ -208,7 +215,10 @@ def test_namespace_replaces_that_of_an_unused_installation(
     assert new_installation.read_text() == before
     run_import()
     assert user_namespace.current() == uuid.NAMESPACE_OID
-    assert new_installation.read_text().splitlines()[0] == "A=b"
+    assert new_installation.read_text().splitlines() == [
+        "A=b",
+        f"COULISSE_USER_NAMESPACE={uuid.NAMESPACE_OID}",
+    ]
 
 
 def test_named_users_are_refused_beside_users_of_another_namespace(

@@ -1,6 +1,7 @@
 """A database of the Rust version in place of ours is recognised and left alone."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -64,11 +65,28 @@ def test_start_touches_nothing(tmp_path):
     assert content_of(rust.directory) == before
 
 
-def test_database_with_an_unwritten_log_is_recognised(rust):
+def test_database_that_is_only_in_its_log_is_recognised(tmp_path):
+    path = tmp_path / "new.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("CREATE TABLE messages (id)")
+        assert rust_database.is_rust_database(path)
+
+
+def test_log_of_a_killed_server_is_left_alone(rust, tmp_path):
+    killed = tmp_path / "killed"
+    killed.mkdir()
     with closing(sqlite3.connect(rust.path)) as database:
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("DROP TABLE memories")
-        assert rust_database.is_rust_database(rust.path)
+        for suffix in ("", "-wal"):
+            name = f"{rust.path.name}{suffix}"
+            shutil.copy(rust.directory / name, killed / name)
+    before = content_of(killed)
+    assert rust_database.is_rust_database(killed / rust.path.name)
+    assert content_of(killed) == before
+    with closing(rust_database.open_readonly(killed / rust.path.name)) as database:
+        assert "memories" not in rust_database.table_names(database)
 
 
 def test_other_databases_are_accepted(tmp_path, monkeypatch, rust, in_our_place):
