@@ -8,7 +8,8 @@ from typing import Any
 
 from access.users import identity
 from core.errors import Invalid
-from imports.chats import branches, conversations, export_file, json_stream
+from imports import input_files
+from imports.chats import archives, branches, conversations, json_stream
 from imports.chats.conversations import (
     ConversationStore,
     SourceConversation,
@@ -61,12 +62,12 @@ def run(options: dict[str, Any], report: Report) -> None:
 
 
 def _read(path: Path) -> Iterator[Any]:
-    if not export_file.is_archive(path):
-        with export_file.open_file(path) as file:
+    if not archives.is_archive(path):
+        with input_files.open_file(path) as file:
             yield from json_stream.read_list(file, path.name)
         return
     is_empty = True
-    with export_file.open_members(path, MEMBER) as members:
+    with archives.open_members(path, MEMBER) as members:
         for name, file in members:
             is_empty = False
             yield from json_stream.read_list(file, name)

@@ -13,7 +13,8 @@ from access.users import identity
 from access.users.caller import ANONYMOUS
 from core.errors import Invalid
 from core.ids import UserId
-from imports.chats import branches, conversations, export_file, json_stream
+from imports import input_files
+from imports.chats import branches, conversations, json_stream
 from imports.chats.conversations import (
     ConversationStore,
     SourceConversation,
@@ -62,7 +63,7 @@ def run(options: dict[str, Any], report: Report) -> None:
 
 
 def _read(path: Path) -> Iterator[Any]:
-    with export_file.open_file(path) as file:
+    with input_files.open_file(path) as file:
         yield from json_stream.read_list(file, path.name)
 
 

@@ -12,6 +12,7 @@ from access.models import ApiToken
 from access.tokens import token_terms
 from access.users.caller import ClientUsers
 from core.errors import Invalid
+from imports import input_files
 from imports.errors import SourceUnreadable
 from imports.litellm import budgets
 from imports.report import Report, batch
@@ -56,11 +57,7 @@ def read_keys(paths: Sequence[Path], report: Report) -> list[dict[str, Any]]:
 
 def _read(path: Path) -> Any:
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise SourceUnreadable(f"{path.name} is larger than 256 MiB")
-        return orjson.loads(path.read_bytes())
-    except OSError as exc:
-        raise SourceUnreadable(f"cannot read {path} ({exc.strerror})") from exc
+        return orjson.loads(input_files.read_file(path, MAX_BYTES))
     except orjson.JSONDecodeError as exc:
         raise SourceUnreadable(f"{path.name} is not valid JSON: {exc}") from exc
 

@@ -120,10 +120,9 @@ class Settings:
         for name, targets in self._fallbacks:
             for each in [*builder.agents] if name == "*" else [name]:
                 builder.add_fallbacks(each, targets, f"fallbacks.{name}", names)
-        for name, agent in builder.agents.items():
-            if "fallbacks" not in agent:
-                targets = self._default_fallbacks
-                builder.add_fallbacks(name, targets, "default_fallbacks", names)
+        for name in builder.agents.keys() - dict(self._fallbacks).keys():
+            targets = self._default_fallbacks
+            builder.add_fallbacks(name, targets, "default_fallbacks", names)
         for name, targets in self._long_fallbacks:
             path = f"context_window_fallbacks.{name}"
             builder.add_fallbacks(name, targets, path, names)

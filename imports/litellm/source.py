@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from core.text import redaction
+from imports import input_files
 from imports.errors import SourceUnreadable
 
 MAX_BYTES = 1024 * 1024
@@ -91,13 +92,7 @@ class Source:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as exc:
-        raise SourceUnreadable(f"cannot read {path} ({exc.strerror})") from exc
-    if len(content) > MAX_BYTES:
-        raise SourceUnreadable(f"{path.name} is larger than 1 MiB")
+    content = input_files.read_file(path, MAX_BYTES)
     try:
         data = YAML(typ="safe", pure=True).load(content)
     except (YAMLError, ValueError, RecursionError) as exc:

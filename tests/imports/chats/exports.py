@@ -80,7 +80,14 @@ def oslo(id: str) -> dict[str, Any]:
             parent="client-created-root",
             metadata={"is_visually_hidden_from_conversation": True},
         ),
-        chatgpt_node("q1", "user", "I am going to Oslo in May.", parent="sys"),
+        chatgpt_node(
+            "hidden",
+            "user",
+            "Answer in English.",
+            parent="sys",
+            metadata={"is_visually_hidden_from_conversation": True},
+        ),
+        chatgpt_node("q1", "user", "I am going to Oslo in May.", parent="hidden"),
         chatgpt_node("a0", "assistant", "A first reply.", parent="q1", seconds=5),
         chatgpt_node(
             "a1",

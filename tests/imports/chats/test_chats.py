@@ -10,7 +10,7 @@ from django.core.management import CommandError
 from access.users import identity
 from core.messages import Message
 from imports import chatgpt
-from imports.chats import export_file, json_stream
+from imports.chats import archives, json_stream
 from memory.extraction import extraction_worker
 from memory.models import Passage, StoredMessage, Thread
 from memory.recall import search
@@ -357,7 +357,7 @@ def test_limits_of_size_name_the_place(run_import, export, name, monkeypatch):
 
 
 def test_members_limit(monkeypatch, tmp_path):
-    monkeypatch.setattr(export_file, "MAX_MEMBERS", 0)
+    monkeypatch.setattr(archives, "MAX_MEMBERS", 0)
     path = archive(tmp_path, "conversations.json")
     with pytest.raises(Exception, match="more than 0 files"):
         list(chatgpt._read(path))

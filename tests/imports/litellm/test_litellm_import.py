@@ -408,7 +408,7 @@ MALFORMED = {
         "more than 20,000 values",
     ),
     "no agent": ("model_list: [1, {model_name: x}]", "no model of config.yaml can"),
-    "large": (f"# {'x' * 1024 * 1024}", "larger than 1 MiB"),
+    "large": (f"# {'x' * 1024 * 1024}", "larger than 1,048,576 bytes"),
     "wrong value": (minimal(temperature="hot"), "would not be valid here.*temperature"),
 }
 

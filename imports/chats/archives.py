@@ -1,4 +1,4 @@
-"""Exports on the disk: a file, or a file within a ZIP archive."""
+"""Exports in ZIP archives."""
 
 import re
 import zipfile
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
+from imports import input_files
 from imports.chats.json_stream import MAX_FILE_BYTES
 from imports.errors import SourceUnreadable
 
@@ -17,21 +18,9 @@ MAX_RATIO = 200
 the method reaches at most."""
 
 
-@contextmanager
-def open_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file; raises `SourceUnreadable`."""
-    try:
-        if not path.is_file():
-            raise SourceUnreadable(f"{path} is not a file; give the path of the export")
-        with path.open("rb") as file:
-            yield file
-    except OSError as exc:
-        raise SourceUnreadable(f"cannot read {path} ({exc.strerror})") from exc
-
-
 def is_archive(path: Path) -> bool:
     """Return whether a file is a ZIP archive, whatever its name."""
-    with open_file(path) as file:
+    with input_files.open_file(path) as file:
         return file.read(4) == b"PK\x03\x04"
 
 
