@@ -17,6 +17,7 @@ OWN_COMMANDS = {
     "completion",
     "consolidate",
     "demo",
+    "doctor",
     "erase-user",
     "experiments",
     "export-user",
