@@ -20,12 +20,15 @@ from turns.agent_tasks import worker_resources
 def start_service(**_: Any) -> None:
     """Prepare this process for tasks; it needs no broker."""
     service.start(
-        resources=[export_traces, worker_resources.opened],
+        resources=[
+            export_traces,
+            lambda: recording.sampled("worker"),
+            worker_resources.opened,
+        ],
         companions=[
             # For viewers of the studio.
             lambda: _running(LivePublisher().run),
             lambda: _running(circuit_sharing.run),
-            lambda: recording.sampled("worker"),
         ],
     )
 

@@ -58,6 +58,8 @@ SQLITE_ONLY = (
     "tests/gateway/asgi/test_disconnect.py",
     "tests/gateway/limits/provider_faults/",
     "tests/gateway/asgi/test_health.py",
+    "tests/gateway/metrics/test_access.py",
+    "tests/gateway/metrics/test_deployment.py",
     "tests/gateway/turns/test_webhooks.py",
     "tests/gateway/security/test_hostile_schemas.py",
     "tests/gateway/security/test_hostile_texts.py::test_chats_do_not_stall_the_server",
