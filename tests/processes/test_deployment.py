@@ -1,6 +1,5 @@
 """The deployment files and workflows match the commands and the Makefile."""
 
-import os
 import re
 import tomllib
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ def test_compose_runs_each_service_separately() -> None:
     assert services.keys() == {"web", "worker", "beat", "postgres", "redis"}
     assert services["web"]["environment"]["COULISSE_PROCESSES"] == "web"
     for name in ("worker", "beat"):
-        assert services[name]["command"] == f"python manage.py {name}"
+        assert services[name]["command"] == f"coulisse {name}"
         assert name in get_commands()
         # The image's health check is for the web process.
         assert services[name]["healthcheck"] == {"disable": True}
@@ -44,13 +43,6 @@ def test_wheel_has_every_app_and_their_files() -> None:
     apps = {*tool["importlinter"]["root_packages"]} - {"testing"}
     others = {"manage.py", "requirements-local.txt", "static", "templates"}
     assert included == sorted(apps | others)
-
-
-def test_image_has_the_command() -> None:
-    lines = (settings.BASE_DIR / "Dockerfile").read_text().splitlines()
-    assert "WORKDIR /app" in lines
-    assert "RUN ln -s /app/manage.py /usr/local/bin/coulisse" in lines
-    assert os.access(settings.BASE_DIR / "manage.py", os.X_OK)
 
 
 def test_image_copies_files_that_exist() -> None:
