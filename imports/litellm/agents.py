@@ -32,6 +32,8 @@ class FileBuilder:
         """
         first = deployments[0]
         same = [each for each in deployments if _model(each) == _model(first)]
+        # Also one that is listed twice, as for other tags.
+        same = [e for n, e in enumerate(same) if e.address not in _addresses(same[:n])]
         agent = {
             "name": name,
             "provider": self._add_provider(same),
@@ -146,6 +148,10 @@ class FileBuilder:
                 self._report.no_counterpart(path, f"there is no agent '{target!s:.60}'")
             elif target != name and target not in agent.get("fallbacks", ()):
                 agent.setdefault("fallbacks", []).append(target)
+
+
+def _addresses(deployments: Sequence[Deployment]) -> list[dict[str, Any]]:
+    return [each.address for each in deployments]
 
 
 def _model(deployment: Deployment) -> str:

@@ -94,7 +94,7 @@ def find_api(model: str, given: str | None, address: str | None) -> tuple[str, s
     for beginning, known in UNPREFIXED.items():
         if model.startswith(beginning):
             return known, model
-    return ("openai_like" if address else "unknown"), model
+    return ("openai_like" if address else model), model
 
 
 def _without_route(model: str) -> str:

@@ -10,7 +10,18 @@ from imports.report import Report
 from providers.config import KindName
 from providers.registry import KINDS
 
-CHAT_MODES = (None, "chat", "completion", "responses")
+CHAT_MODES = ("chat", "completion", "responses")
+OTHER_MODELS = {
+    "embed": "embeddings",
+    "rerank": "ranking",
+    "moderation": "moderation",
+    "dall-e": "images",
+    "gpt-image": "images",
+    "whisper": "sounds",
+    "transcribe": "sounds",
+    "tts": "sounds",
+}
+"""Uses of models without a `mode`, by words in their names."""
 PARAMETERS = (
     "frequency_penalty",
     "max_tokens",
@@ -131,10 +142,12 @@ class DeploymentReader:
         self, prefix: str, model: str, name: str, mode: str | None
     ) -> str | None:
         """Return why a deployment cannot become an agent."""
-        if mode not in CHAT_MODES:
-            return f"a model for {mode} is no agent; /v1/embeddings has that of memory"
         if not name or not model:
             return "it has no model_name, or no model"
+        words = (use for word, use in OTHER_MODELS.items() if word in model)
+        use = mode or next(words, "chat")
+        if use not in CHAT_MODES:
+            return f"a model for {use} is no agent"
         if prefix not in APIS:
             return (
                 f"there is no kind of provider for '{prefix}'; if it has an API like "

@@ -24,6 +24,7 @@ REMEDIES = {
     "pass_through_endpoints": "only /v1 and /mcp are served",
     "retry_policy": "retries is one number for all errors",
     "routing_strategy": "calls go to endpoints at random, by weight or latency",
+    "store_model_in_db": "models of its database are not in the file: add them to it",
     "success_callback": "see docs/telemetry.md",
 }
 BALANCES = {"simple-shuffle": None, "latency-based-routing": "latency"}

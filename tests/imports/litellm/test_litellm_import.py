@@ -180,8 +180,7 @@ def test_report_has_variables_and_everything_without_counterpart(convert):
         "bedrock-claude (model_list[7])": "there is no kind of provider for "
         "'bedrock'; if it has an API like OpenAI's, set api_base and write openai/ "
         "before the model",
-        "embed (model_list[8])": "a model for embedding is no agent; /v1/embeddings "
-        "has that of memory",
+        "embed (model_list[8])": "a model for embedding is no agent",
     }
     assert report["counts"]["models"] == {
         "read": 9,
@@ -346,6 +345,35 @@ def test_variables_are_found_at_any_depth(convert):
     report, data = convert(minimal(**body))
     assert agent(data, "m")["extra_body"] == {"a": ["${DEEP}"]}
     assert any("DEEP" in note for note in report["notes"])
+
+
+@pytest.mark.parametrize(
+    ("model", "use"),
+    [
+        ("mistral/mistral-embed", "embeddings"),
+        ("dall-e-3", "images"),
+        ("cohere/rerank-english-v3.0", "ranking"),
+        ("openai/whisper-1", "sounds"),
+    ],
+)
+def test_models_without_a_mode_are_known_by_their_names(convert, model, use):
+    models = [
+        {"model_name": name, "litellm_params": {"model": each}}
+        for name, each in (("other", model), ("m", "gpt-4o"))
+    ]
+    report, data = convert(f"model_list: {json.dumps(models)}")
+    assert [each["name"] for each in data["agents"]] == ["m"]
+    assert report["skipped"][0]["reason"] == f"a model for {use} is no agent"
+
+
+def test_deployment_that_is_listed_twice_is_one(convert):
+    entry = {"model_name": "m", "litellm_params": {"model": "gpt-4o", "tags": ["a"]}}
+    report, data = convert(f"model_list: {json.dumps([entry, entry])}")
+    assert data["providers"]["openai"] == {
+        "kind": "openai",
+        "api_key": "${OPENAI_API_KEY}",
+    }
+    assert report["counts"]["models"]["read"] == 2
 
 
 def test_limits_of_a_model_are_its_own(convert):
