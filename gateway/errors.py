@@ -88,7 +88,10 @@ ERROR_SHAPES: list[tuple[type[CoulisseError], ErrorShape]] = [
 MAX_RETRY_AFTER_SECONDS = 60
 """The longest Retry-After that OpenAI's clients obey."""
 
-HOSTS_REMEDY = "add the name to server.allowed_hosts in coulisse.yaml"
+HOSTS_REMEDY = (
+    "in coulisse.yaml, set public_base_url to an address with this name, or add the "
+    "name to server.allowed_hosts"
+)
 
 INTERNAL_ERROR_MESSAGE = "The server had an internal error. See its log for details."
 

@@ -213,6 +213,16 @@ async def test_rounds_are_limited(take, fake, rounds):
     assert [body.get("tool_choice") for body in fake.bodies][-2:] == [None, "none"]
 
 
+async def test_eight_rounds_are_the_default(take, fake):
+    for _ in range(9):
+        fake.call_tool("add", {})
+    done = []
+    events = await take(Tool("add", lambda a: done.append(1) or "done"))
+    # The ninth reply is the last, whatever it asks for.
+    assert (len(done), len(fake.requests)) == (8, 9)
+    assert events[-1].reason == "length"
+
+
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
