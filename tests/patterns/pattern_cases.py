@@ -61,6 +61,7 @@ PROVEN = {
     "access.users.identity.CANONICAL_UUID": case("fullmatch", "a", "00000000-"),
     "files.uploads.form.ENCODED": case("search", "%0A", "%0"),
     "files.uploads.form.PATH_SEPARATORS": case("split", "/", "a"),
+    "agents.tool_set.REFUSAL": case("search", "tool", "function", "functionxcal"),
     "imports.chatgpt.CITATION": case(
         lambda text: chatgpt.CITATION.sub("", text),
         "\ue200",
