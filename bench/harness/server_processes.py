@@ -31,6 +31,7 @@ QUESTION += "thirty words, as you would tell it to a child of six."[
 ]
 PREAMBLE = "You are a helpful assistant. Be brief and concrete."
 CONFIG = """
+tasks: {{tools: false}}
 telemetry:
   fmt: {{enabled: {recorded}}}
   sqlite: {{enabled: {recorded}}}

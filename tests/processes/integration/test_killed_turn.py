@@ -15,6 +15,7 @@ from testing.scripted_provider import FakeProvider
 from tests.processes.conftest import TIMEOUT_SECONDS, Project, end
 
 YAML = """
+tasks: {{tools: false}}
 server: {{bind: 127.0.0.1, port: {port}}}
 auth: {{proxy: {{tokens: {{}}}}}}
 providers:
