@@ -68,7 +68,7 @@ COULISSE_CONFIG_LISTENERS = [
     "telemetry.tracing.exporter.follow",
 ]
 COULISSE_VARIABLES = environment.VARIABLES
-# The checks of `manage.py doctor`, by title.
+# The checks of `coulisse doctor`, by title.
 COULISSE_DOCTOR = {
     "configuration": "processes.doctor.host_checks.check_configuration",
     "environment": "processes.doctor.host_checks.check_environment",

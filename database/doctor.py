@@ -1,4 +1,4 @@
-"""The check of the database by `manage.py doctor`."""
+"""The check of the database by `coulisse doctor`."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,7 +21,7 @@ UNREACHABLE = {
     "sqlite": "check the rights of the file and of its directory, and that the file is "
     "not damaged (`sqlite3 FILE 'PRAGMA quick_check'`)",
 }
-MIGRATE = "run `manage.py migrate`; `start` does this, too"
+MIGRATE = "run `coulisse migrate`; `start` does this, too"
 UNWRITABLE = (
     "check the rights of the file and of its directory, the free space, and that "
     "DATABASE_URL names the primary, not a replica"
@@ -109,7 +109,7 @@ def _check_postgresql() -> Iterator[checks.CheckMessage]:
     if version is None:
         yield checks.Error(
             "the extension pgvector is missing, which searches of memory need",
-            hint="install pgvector on the database server, then `manage.py migrate`; "
+            hint="install pgvector on the database server, then `coulisse migrate`; "
             "a role without rights needs `CREATE EXTENSION vector` by a superuser",
         )
     else:

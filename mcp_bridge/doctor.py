@@ -1,4 +1,4 @@
-"""The check of MCP servers by `manage.py doctor`."""
+"""The check of MCP servers by `coulisse doctor`."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The checks of providers by `manage.py doctor`."""
+"""The checks of providers by `coulisse doctor`."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future

@@ -1,4 +1,4 @@
-"""The check of the queue by `manage.py doctor`."""
+"""The check of the queue by `coulisse doctor`."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -36,7 +36,7 @@ def check_queue(config: Config | None) -> Iterator[checks.CheckMessage]:
         yield level(
             f"{text}: the workers do not keep up, or do not run",
             hint="see the check of the workers; raise tasks.workers, or start more "
-            "workers with `manage.py worker`",
+            "workers with `coulisse worker`",
         )
     lost = Task.objects.running().filter(due_at__lt=now - LATE).count()
     if lost:
@@ -48,7 +48,7 @@ def check_queue(config: Config | None) -> Iterator[checks.CheckMessage]:
     if errored:
         yield checks.Warning(
             f"{_tasks(errored)} failed for good in the last 24 hours",
-            hint="`manage.py tasks counts` shows the errors, `manage.py tasks retry` "
+            hint="`coulisse tasks counts` shows the errors, `coulisse tasks retry` "
             "requeues them",
         )
 

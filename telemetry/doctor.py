@@ -1,4 +1,4 @@
-"""The check of the request log by `manage.py doctor`."""
+"""The check of the request log by `coulisse doctor`."""
 
 import os
 from collections.abc import Iterator

@@ -40,7 +40,7 @@ WRITABLE = "make it writable for the server's account, or move the YAML"
 
 
 def check_configuration(_: Config | None) -> Iterator[checks.CheckMessage]:
-    """Check what `manage.py check` does: the YAML, overrides and the installation."""
+    """Check what `coulisse check` does: the YAML, overrides and the installation."""
     path = Path(settings.COULISSE_CONFIG)
     shown = reader.display_path(path)
     try:
@@ -53,7 +53,7 @@ def check_configuration(_: Config | None) -> Iterator[checks.CheckMessage]:
     for each in config.rejected_overrides:
         yield checks.Warning(
             f"{resolution.rejected_label(each)} is not in use: {each.reason}",
-            hint="edit it in the studio, or run `manage.py overrides reset`",
+            hint="edit it in the studio, or run `coulisse overrides reset`",
         )
     yield from (each for each in checks.run_checks() if each.level >= checks.WARNING)
 

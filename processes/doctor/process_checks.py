@@ -26,7 +26,7 @@ from processes.supervision.run_state import RunRecord
 
 SECONDS = 3.0
 """The time limit of each request."""
-START = "start the server with `manage.py start`"
+START = "start the server with `coulisse start`"
 BEAT_LATE = timedelta(minutes=1)
 """Beat sends `tasks-recover` every five seconds."""
 
@@ -90,7 +90,7 @@ def check_workers(_: Config | None) -> Iterator[checks.CheckMessage]:
     if names:
         yield checks.Info(f"{len(names)} alive: {', '.join(names[:10])}")
     else:
-        yield _expected("no worker answers", f"{START}, or `manage.py worker`")
+        yield _expected("no worker answers", f"{START}, or `coulisse worker`")
 
 
 def check_beat(_: Config | None) -> Iterator[checks.CheckMessage]:
@@ -98,7 +98,7 @@ def check_beat(_: Config | None) -> Iterator[checks.CheckMessage]:
     jobs = PeriodicTask.objects.filter(name__in=settings.CELERY_BEAT_SCHEDULE)
     last_run_at = jobs.aggregate(last=Max("last_run_at"))["last"]
     if last_run_at is None:
-        yield _expected("beat has never run", f"{START}, or `manage.py beat`")
+        yield _expected("beat has never run", f"{START}, or `coulisse beat`")
         return
     age = datetime.now(UTC) - last_run_at
     seconds = max(0, int(age.total_seconds()))
@@ -107,7 +107,7 @@ def check_beat(_: Config | None) -> Iterator[checks.CheckMessage]:
     else:
         yield _expected(
             f"beat has run nothing for {seconds:,} s: no cron, recovery or clean-up",
-            f"{START}, or `manage.py beat`",
+            f"{START}, or `coulisse beat`",
         )
 
 
@@ -126,7 +126,7 @@ def check_local_model(config: Config | None) -> Iterator[checks.CheckMessage]:
     elif run.local_model_url is None:
         yield checks.Error(
             f"the server runs no local model, which {names[0]} needs",
-            hint="run `manage.py restart`",
+            hint="run `coulisse restart`",
         )
     elif health_probe.is_answering(_local_health(run.local_model_url), seconds=SECONDS):
         yield checks.Info(f"it answers, for {', '.join(names)}")

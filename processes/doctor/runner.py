@@ -1,4 +1,4 @@
-"""Runs the checks of `manage.py doctor`: all at once, each with a time limit."""
+"""Runs the checks of `coulisse doctor`: all at once, each with a time limit."""
 
 import threading
 import time

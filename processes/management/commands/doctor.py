@@ -1,4 +1,4 @@
-"""`manage.py doctor`: finds out why an installation does not work."""
+"""`coulisse doctor`: finds out why an installation does not work."""
 
 import logging
 import os

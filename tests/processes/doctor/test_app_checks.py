@@ -88,7 +88,7 @@ def test_readonly_database_is_a_problem():
 def test_missing_migrations_are_a_problem(monkeypatch):
     monkeypatch.setattr(MigrationExecutor, "migration_plan", lambda *_: [1, 2])
     found = texts(check_database(), checks.ERROR)
-    assert "2 migrations are not applied → run `manage.py migrate`" in found
+    assert "2 migrations are not applied → run `coulisse migrate`" in found
 
 
 def test_newer_database_is_a_problem():

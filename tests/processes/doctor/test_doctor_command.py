@@ -1,4 +1,4 @@
-"""`manage.py doctor`: its output, its exit code, its time limit and its secrets."""
+"""`coulisse doctor`: its output, its exit code, its time limit and its secrets."""
 
 import errno
 import json

@@ -91,7 +91,7 @@ def test_worker_that_does_not_answer_is_a_problem(broker, monkeypatch, settings)
     monkeypatch.setattr(process_checks, "import_string", lambda _: app)
     found = texts(process_checks.check_workers(None), checks.ERROR)
     assert "no worker answers" in found
-    assert "manage.py worker" in found
+    assert "coulisse worker" in found
 
 
 @pytest.mark.database
