@@ -97,4 +97,4 @@ def test_status_shows_the_next_restart_of_an_ended_child(state, capsys) -> None:
 def test_docker_image_has_a_readiness_check(settings) -> None:
     dockerfile = (settings.BASE_DIR / "Dockerfile").read_text()
     assert "HEALTHCHECK" in dockerfile
-    assert "python manage.py status --ready\n" in dockerfile
+    assert "CMD coulisse status --ready\n" in dockerfile
