@@ -90,12 +90,13 @@ def merge_parameters(
 def models_for(config: Config, agent: AgentConfig) -> tuple[Model, ...]:
     """Return an agent's models in the order they are tried, its own first."""
     providers = config.get(PROVIDERS)
-    own = (primary_model(agent, providers[agent.provider]),)
-    if not agent.fallbacks:
-        return own
-    return own + tuple(
-        _resolve_fallback(config, agent, fallback) for fallback in agent.fallbacks
-    )
+    models = [primary_model(agent, providers[agent.provider])]
+    for fallback in agent.fallbacks:
+        model = _resolve_fallback(config, agent, fallback)
+        # An agent's name may stand for a model that is listed, too.
+        if model not in models:
+            models.append(model)
+    return tuple(models)
 
 
 def primary_model(agent: AgentConfig, provider: ProviderConfig) -> Model:
@@ -154,7 +155,11 @@ class FallbackChain:
     @property
     def has_next(self) -> bool:
         """Whether another model can be tried in this round."""
-        return len(self._failed) + 1 < len(self._models)
+        return self.has_others(1)
+
+    def has_others(self, running: int) -> bool:
+        """Whether another model can be tried beside so many that run."""
+        return len(self._failed) + running < len(self._models)
 
     @property
     def next_model(self) -> Model:

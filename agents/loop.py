@@ -19,7 +19,7 @@ from agents.model_round import PromptCut, Round
 from agents.stream_filter import StreamFilter
 from agents.tool_set import ToolSet, build_tool_set, note_refusal, refuses_tools
 from core import trace
-from core.errors import CoulisseError, error_type, recorded_text
+from core.errors import CoulisseError, Invalid, error_type, recorded_text
 from core.events import (
     Event,
     FinishReason,
@@ -227,11 +227,19 @@ async def _call_model(
 
 
 def _start_call(
-    agent_run: AgentRun, tool_set: ToolSet, current: Round, model: Model
+    agent_run: AgentRun,
+    tool_set: ToolSet,
+    current: Round,
+    model: Model,
+    *,
+    running: int = 1,
 ) -> RunningCall:
-    """Return a call of a model, which is sent when its events are read."""
+    """Return a call of a model, which is sent when its events are read.
+
+    `running` counts the calls of the round that run then.
+    """
     form = _form(agent_run, current, model)
-    request = _build_request(agent_run, tool_set, current, model, form)
+    request = _build_request(agent_run, tool_set, current, model, form, running)
     entry = trace.ModelCall(
         agent_run.agent.name, model.provider_name, model.name, span=request.span
     )
@@ -262,16 +270,27 @@ async def _hedge(
 ) -> RunningCall:
     """Return the call of the first or the next model, whichever begins first."""
     chain, record = agent_run.fallback_chain, agent_run.record
+
+    def may_go_on(call: RunningCall, error: Exception) -> bool:
+        # No model says what another would not; a fallback may refuse what the
+        # agent's own model accepts.
+        is_final = isinstance(error, ContentFiltered) or (
+            call is first and isinstance(error, Invalid)
+        )
+        if not is_final:
+            chain.skip(call.model, error)
+        return not is_final
+
     winner = await model_call.race(
         first,
-        lambda: _start_call(agent_run, tool_set, current, chain.next_model),
+        lambda: _start_call(agent_run, tool_set, current, chain.next_model, running=2),
         after_seconds=agent_run.agent.hedge_after_seconds or 0.0,
-        on_failure=lambda call, error: chain.skip(call.model, error),
+        on_failure=may_go_on,
     )
     chain.switch_to(winner.model)
     # The call that answers is the last one of its round.
-    record.remove(winner.entry)
-    record.append(winner.entry)
+    others = [entry for entry in record if entry is not winner.entry]
+    record[:] = [*others, winner.entry]
     return winner
 
 
@@ -281,11 +300,14 @@ def _build_request(
     current: Round,
     model: Model,
     form: rescue.Form | None,
+    running: int,
 ) -> ModelRequest:
     sent = current.cut.apply(current.messages)
     messages = message_filters.drop_foreign_reasoning(sent, str(model))
+    parameters = model.parameters(current.parameters, agent_run.response_format)
     if form is not None:
         messages = rescue.messages_to_continue(messages, current.said, form)
+        parameters = rescue.limits_to_continue(parameters, current.said, form)
     is_optional = tool_set.is_optional_for(agent_run.agent)
     has_tools = not (is_optional and refuses_tools(str(model)))
     current.may_drop_tools = is_optional and has_tools
@@ -293,13 +315,14 @@ def _build_request(
         model=model.name,
         messages=messages,
         tools=tool_set.tools if has_tools else (),
-        parameters=model.parameters(current.parameters, agent_run.response_format),
+        parameters=parameters,
         extra_parameters=accepted_extras(
             model, agent_run.agent, agent_run.extra_parameters
         ),
         extra_body=model.extra_body,
         stream=agent_run.stream,
-        has_fallback=agent_run.fallback_chain.has_next,
+        is_continuation=form is not None,
+        has_fallback=agent_run.fallback_chain.has_others(running),
         user=agent_run.user,
         span=trace_context.new_child(),
     )

@@ -44,47 +44,76 @@ class RunningCall:
         self.entry.finish_reason = self.reply.finish_reason or ""
 
 
+_Racers = dict[asyncio.Task[Event], RunningCall]
+"""Calls, by the tasks that wait for their first events."""
+
+
 async def race(
     first: RunningCall,
     start_second: Callable[[], RunningCall],
     *,
     after_seconds: float,
-    on_failure: Callable[[RunningCall, Exception], None],
+    on_failure: Callable[[RunningCall, Exception], bool],
 ) -> RunningCall:
     """Return the call whose reply begins first, its events from the beginning.
 
     The second call starts if the first one is silent for so long. The loser is
-    cancelled. If both fail, the events of the last one raise its error; `on_failure` is
-    called with the other.
+    cancelled. `on_failure` is called with a call that fails while the other runs, and
+    returns whether the other may answer in its place. If not, or if both fail, the
+    events of the last one raise its error.
     """
     tasks = {asyncio.create_task(_first_event(first)): first}
-    winner: RunningCall | None = None
     try:
         done, _ = await asyncio.wait(tasks, timeout=after_seconds)
         if not done:
             second = start_second()
             tasks[asyncio.create_task(_first_event(second))] = second
-        while winner is None:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            task = min(done, key=lambda each: each.exception() is not None)
-            call, error = tasks.pop(task), task.exception()
-            if not isinstance(error, Exception) or not tasks:
-                winner = call
-                call.events = _replay(task, call.events)
-            else:
-                call.entry.end(error=recorded_text(error), error_type=error_type(error))
-                call.record_usage()
-                on_failure(call, error)
-    finally:
+        task = await _wait_for_winner(tasks, on_failure)
+    except BaseException:
+        await _drop(tasks)
+        raise
+    winner = tasks.pop(task)
+    try:
+        await _drop(tasks, OUTPACED)
+    except BaseException:
+        # The caller leaves, and does not know yet of this call.
+        await winner.events.aclose()
+        winner.record_usage()
+        raise
+    winner.events = _replay(task, winner.events)
+    return winner
+
+
+async def _wait_for_winner(
+    tasks: _Racers, on_failure: Callable[[RunningCall, Exception], bool]
+) -> asyncio.Task[Event]:
+    """Return the task of the winner; remove the one that has failed."""
+    while True:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        task = min(done, key=lambda each: each.exception() is not None)
+        call, error = tasks[task], task.exception()
+        if not isinstance(error, Exception) or len(tasks) == 1:
+            return task
+        if not on_failure(call, error):
+            return task
+        del tasks[task]
+        call.entry.end(error=recorded_text(error), error_type=error_type(error))
+        call.record_usage()
+
+
+async def _drop(tasks: _Racers, error: str = "") -> None:
+    """Cancel calls, and record what their providers bill."""
+    try:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    finally:
         for call in tasks.values():
-            await call.events.aclose()
-            if winner is not None:
-                call.entry.end(error=OUTPACED)
+            if error:
+                call.entry.end(error=error)
             call.record_usage()
-    return winner
+    for call in tasks.values():
+        await call.events.aclose()
 
 
 async def _first_event(call: RunningCall) -> Event:

@@ -8,10 +8,10 @@ repetition of the part is left out.
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Literal
+from typing import Any, Literal
 
 from agents.config import RescueMode
-from core.errors import Upstream
+from core import token_estimates
 from core.events import (
     Event,
     LogProbs,
@@ -21,6 +21,7 @@ from core.events import (
 )
 from core.messages import Message
 from core.reply import Reply
+from providers.errors import ProviderFailed
 
 Form = Literal["prefill", "quote", "restart"]
 
@@ -33,7 +34,7 @@ MIN_REPEATED_CHARS = 10
 """A shorter repetition may be chance: `ban` goes on with `ana`."""
 
 
-class Diverged(Upstream):
+class Diverged(ProviderFailed):
     """A reply that was restarted does not begin like the one that broke off."""
 
     code = "reply_diverged"
@@ -56,6 +57,21 @@ def messages_to_continue(
     text = said.rstrip() if form == "prefill" else said
     begun = [*messages, Message("assistant", text)]
     return begun if form == "prefill" else [*begun, Message("user", INSTRUCTION)]
+
+
+def limits_to_continue(
+    parameters: dict[str, Any], said: str, form: Form
+) -> dict[str, Any]:
+    """Return the parameters for the rest of a reply, which may be that much shorter."""
+    if form == "restart":
+        return parameters
+    tokens = token_estimates.estimate_text(said)
+    limits = {
+        name: max(1, parameters[name] - tokens)
+        for name in ("max_tokens", "max_completion_tokens")
+        if parameters.get(name)
+    }
+    return {**parameters, **limits}
 
 
 async def rest_of(

@@ -66,8 +66,13 @@ async def run(
     the provider's API cannot express.
     """
     request = _prepare(name, provider, call, attempts)
+    if provider.limits.has_any:
+        request.pool.check_open()
     permit = await provider_limits.acquire(
-        name, provider, has_fallback=call.has_fallback
+        name,
+        provider,
+        has_fallback=call.has_fallback,
+        is_urgent=call.is_continuation,
     )
     exchange = event = None
     try:
@@ -298,6 +303,8 @@ async def _try_endpoint(
         endpoint.waiting -= 1
         exchange.close()
         _record_attempt(request, endpoint, started, _describe_failure(exc, exchange))
+        if request.pool.provider.balance == "latency":
+            endpoint.add_failure(time.perf_counter() - started, exc)
         if isinstance(exc, CoulisseError):
             circuit.fail(
                 exc,

@@ -24,6 +24,9 @@ class ModelRequest:
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     """Provider-specific fields, merged over the finished body unchanged."""
     stream: bool = True
+    is_continuation: bool = False
+    """Whether a client has received the beginning of the reply: the call waits for no
+    limit."""
     has_fallback: bool = False
     """Whether another model can answer if this one does not."""
     user: str | None = None

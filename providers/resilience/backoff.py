@@ -38,7 +38,7 @@ def _parse_seconds(value: str | None) -> float | None:
 def _seconds_until(date: str) -> float | None:
     try:
         time = parsedate_to_datetime(date)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)

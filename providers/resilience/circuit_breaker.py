@@ -107,12 +107,18 @@ class Circuit:
             self.failures = breaker.failures - 1
             announce(self)
 
-    def follow(self, seconds: float, error: str, *, is_recoverable: bool) -> None:
-        """Open as in another process, for the rest of its time: 0 to close."""
+    def follow(
+        self, seconds: float, error: str, *, failures: int = 0, is_recoverable: bool
+    ) -> None:
+        """Open as in another process, for the rest of its time: 0 to close.
+
+        `failures` is how many it has counted.
+        """
         if not seconds:
             if self.open_until is not None:
                 self._log_closed()
             self._reset()
+            self.failures = failures
             return
         if self.open_until is None:
             self._log_open(seconds, error)
@@ -200,8 +206,8 @@ class Circuit:
 
 
 def announce(circuit: Circuit) -> None:
-    """Tell the observers the state of a circuit."""
-    for observe in observers:
+    """Tell the observers the state of a circuit, unless it is not shared."""
+    for observe in observers if circuit.shared_key else ():
         observe(circuit)
 
 

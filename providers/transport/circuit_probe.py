@@ -13,7 +13,7 @@ from providers.config import BreakerConfig
 from providers.model_request import ModelRequest
 from providers.resilience import circuit_breaker
 from providers.resilience.error_mapping import TRANSPORT_ERRORS
-from providers.transport import http_request
+from providers.transport import endpoint_pool, http_request
 from providers.transport.endpoint_pool import Endpoint, EndpointPool
 
 TIMEOUT_SECONDS = 5.0
@@ -30,9 +30,12 @@ def start(pool: EndpointPool, endpoint: Endpoint) -> None:
         return
     if not circuit.is_recoverable or now < circuit.probed_until:
         return
-    circuit.probed_until = now + breaker.open_seconds + 2 * TIMEOUT_SECONDS
-    loop = asyncio.get_running_loop()
-    loop.call_later(breaker.open_seconds, _begin, pool, endpoint)
+    if circuit not in endpoint_pool.find_circuits(circuit.shared_key):
+        return  # An edit has removed the endpoint.
+    # Its own wish to be left alone comes first.
+    pause = max(breaker.open_seconds, circuit.paused_until - now)
+    circuit.probed_until = now + pause + 2 * TIMEOUT_SECONDS
+    asyncio.get_running_loop().call_later(pause, _begin, pool, endpoint)
 
 
 def _begin(pool: EndpointPool, endpoint: Endpoint) -> None:

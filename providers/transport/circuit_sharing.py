@@ -8,10 +8,9 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from typing import Any
 
-import orjson
 from django.conf import settings
+from pydantic import BaseModel, Field, ValidationError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
@@ -30,6 +29,20 @@ MAX_QUEUED = 1_000
 logger = logging.getLogger(__name__)
 
 _process = uuid.uuid4().hex
+
+
+class Announcement(BaseModel):
+    """The state of a circuit in one process."""
+
+    process: str
+    circuit: str
+    """Its shared key."""
+    is_open: bool
+    seconds: float = Field(ge=0)
+    """The rest of the time that it is open."""
+    failures: int = Field(0, ge=0)
+    is_recoverable: bool
+    error: str
 
 
 async def run() -> None:
@@ -64,16 +77,16 @@ def _describe(circuit: Circuit) -> bytes:
     seconds = 0.0
     if circuit.open_until is not None:
         seconds = max(0.0, circuit.open_until - circuit_breaker.now())
-    return orjson.dumps(
-        {
-            "process": _process,
-            "circuit": circuit.shared_key,
-            "is_open": circuit.open_until is not None,
-            "seconds": seconds,
-            "is_recoverable": circuit.is_recoverable,
-            "error": public_text(circuit.last_error or ""),
-        }
+    announcement = Announcement(
+        process=_process,
+        circuit=circuit.shared_key,
+        is_open=circuit.open_until is not None,
+        seconds=seconds,
+        failures=circuit.failures,
+        is_recoverable=circuit.is_recoverable,
+        error=public_text(circuit.last_error or ""),
     )
+    return announcement.model_dump_json().encode()
 
 
 async def _publish(client: Redis, queue: asyncio.Queue[bytes]) -> None:
@@ -95,19 +108,27 @@ async def _listen(client: Redis) -> None:
                     message = await subscription.get_message(timeout=LISTEN_SECONDS)
                     backoff.reset()
                     if message is not None:
-                        _follow(orjson.loads(message["data"]))
+                        _follow(message["data"])
         except (RedisError, OSError, TimeoutError) as exc:
             logger.debug("circuits are not shared: %s", exc)
             await asyncio.sleep(backoff.next_seconds())
 
 
-def _follow(message: dict[str, Any]) -> None:
+def _follow(data: bytes) -> None:
     """Apply what another process has found."""
-    seconds = min(message["seconds"], MAX_KEY_OPEN_SECONDS)
-    # An open circuit whose time is over says nothing new.
-    if message["process"] == _process or (message["is_open"] and not seconds):
+    try:
+        message = Announcement.model_validate_json(data)
+    except ValidationError:
+        logger.warning("ignored a message on %s of another version", CHANNEL)
         return
-    for circuit in endpoint_pool.find_circuits(message["circuit"]):
+    seconds = min(message.seconds, MAX_KEY_OPEN_SECONDS)
+    # An open circuit whose time is over says nothing new.
+    if message.process == _process or (message.is_open and not seconds):
+        return
+    for circuit in endpoint_pool.find_circuits(message.circuit):
         circuit.follow(
-            seconds, message["error"], is_recoverable=message["is_recoverable"]
+            seconds,
+            message.error,
+            failures=message.failures,
+            is_recoverable=message.is_recoverable,
         )

@@ -19,6 +19,8 @@ from providers.wires.base import Wire
 LATENCY_HALF_LIFE_SECONDS = 10.0
 MIN_LATENCY_SECONDS = 0.001
 """Also of endpoints without a known latency, so that their waiting calls count."""
+FAILURE_SECONDS = 10.0
+"""What a failed call adds to the latency."""
 MAX_POOLS = 1_000
 """The oldest are dropped, such as those of an earlier YAML."""
 
@@ -69,6 +71,15 @@ class Endpoint:
         # A slow one counts at once, a fast one gradually.
         self._latency = max(seconds, (latency + seconds) / 2)
         self._latency_at = at
+
+    def add_failure(self, seconds: float, error: BaseException) -> None:
+        """Record a call without a reply, which took at least so long.
+
+        A quick refusal must not make the endpoint the fastest.
+        """
+        if isinstance(error, Exception):
+            seconds += FAILURE_SECONDS
+        self.add_latency(max(seconds, self._latency_now(circuit_breaker.now())))
 
     def expected_wait(self, at: float) -> float:
         """Return how long a call would wait, relative to other endpoints."""
@@ -155,8 +166,8 @@ class EndpointPool:
             model = f", model '{self.model}'" if self.model else ""
             label = f"provider '{self.name}'{model}{suffix}"
             circuit = Circuit(label)
-            if self.provider.breaker.failures:
-                circuit.shared_key = _shared_key(self.name, self.model, settings_key)
+        if self.provider.breaker.failures and not circuit.shared_key:
+            circuit.shared_key = _shared_key(self.name, self.model, settings_key)
         self.circuits[settings_key] = circuit
         return circuit
 
@@ -176,6 +187,12 @@ class EndpointPool:
         if ready:
             return _choose_weighted(ready)
         return min(admitting, key=lambda each: each.circuit.paused_until, default=None)
+
+    def check_open(self) -> None:
+        """Raise `CircuitOpen` if a call would reach no endpoint."""
+        at = circuit_breaker.now()
+        if not any(each.circuit.admits(at) for each in self.endpoints):
+            raise self.circuit_open_error()
 
     def circuit_open_error(self) -> CircuitOpen:
         """Return the error for a call if all circuits are open."""
@@ -208,7 +225,9 @@ def _shared_key(name: str, model: str, settings_key: Sequence[object]) -> str:
 
 
 def find_circuits(shared_key: str) -> list[Circuit]:
-    """Return the circuits that other processes know by a key."""
+    """Return the circuits that other processes know by a key; none for ""."""
+    if not shared_key:
+        return []
     circuits = (each for pool in [*_pools.values()] for each in pool.circuits.values())
     return [circuit for circuit in circuits if circuit.shared_key == shared_key]
 

@@ -224,3 +224,13 @@ async def test_response_format_is_sent_where_supported(fake, spare, last):
     await stage.take(response_format={"type": "json_object"}, final_text_only=True)
     assert "response_format" not in fake.bodies[0]
     assert spare.bodies[0]["response_format"] == {"type": "json_object"}
+
+
+async def test_equal_models_are_tried_once(stage, fake, spare):
+    fake.fail(503)
+    spare.fail(503)
+    same = agent("b", provider="spare", model="m2")
+    fallbacks = [{"provider": "spare", "model": "m2"}, "b"]
+    error = await stage.fails(fallbacks=fallbacks, others=[same])
+    assert error.code == "provider_overloaded"
+    assert stage.calls == [("first/m1", False), ("spare/m2", False)]

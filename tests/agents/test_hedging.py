@@ -3,12 +3,22 @@
 import asyncio
 import contextlib
 
+import orjson
+
 from agents import loop
 from agents.model_call import OUTPACED
 from core import trace
 from core.events import TurnFinished
 from providers import client
+from testing.wires import ScriptedAnswer
 from tests.agents.fallback_harness import TWO, Stage, text
+
+
+def refusal(*, code="content_filter", status=400, **fields) -> ScriptedAnswer:
+    """Return an error of the provider: by default, that of its filter."""
+    error = {"message": "no", "type": "invalid_request_error", "code": code}
+    return ScriptedAnswer(raw=orjson.dumps({"error": error}), status=status, **fields)
+
 
 SOON = {"hedge_after_seconds": 0.05}
 NEVER = {"hedge_after_seconds": 60}
@@ -80,13 +90,16 @@ async def test_failure_of_both_goes_to_the_third(fake, spare, last):
     assert [call for call, _ in stage.calls] == ["spare/m2", "first/m1", "last/m3"]
 
 
-async def test_second_answers_after_the_first_has_failed(fake, spare, last):
-    stage = Stage(fake, spare, last, timeouts={"first_token_seconds": 0.3})
-    fake.hang("headers")
-    spare.reply("Here", pause_seconds=0.28)
-    assert text(await stage.take(**SOON)) == "Here"
-    first, _ = trace.iter_model_calls(stage.record)
-    assert "first" in first.error
+async def test_second_answers_after_the_first_has_failed(stage, fake, spare):
+    fake.answer(refusal(status=503, hang="headers"))
+    spare.hang("headers", "Here")
+    turn = asyncio.create_task(stage.take(**SOON))
+    await spare.until(lambda: spare.requests)
+    fake.release()
+    await fake.until(lambda: fake.requests[0].answered)
+    spare.release()
+    assert text(await turn) == "Here"
+    assert stage.calls == [("first/m1", False), ("spare/m2", True)]
 
 
 async def test_failure_of_both_is_told(fake, spare, last):
@@ -96,6 +109,25 @@ async def test_failure_of_both_is_told(fake, spare, last):
     error = await stage.fails(**SOON)
     assert error.code == "provider_overloaded"
     assert "first/m1: provider 'first'" in error.message
+
+
+async def test_content_filter_ends_the_race(fake, spare, last):
+    stage = Stage(fake, spare, last)
+    fake.answer(refusal(hang="headers"))
+    spare.hang("headers", "I will say it")
+    turn = asyncio.create_task(stage.fails(**SOON))
+    await spare.until(lambda: spare.requests)
+    fake.release()
+    assert (await turn).code == "content_filter"
+
+
+async def test_refused_request_ends_the_race(stage, fake, spare):
+    spare.hang("headers", "Here")
+    fake.answer(refusal(hang="headers", code="invalid_value"))
+    turn = asyncio.create_task(stage.fails(**SOON))
+    await spare.until(lambda: spare.requests)
+    fake.release()
+    assert (await turn).code == "invalid_value"
 
 
 async def test_client_that_leaves_cancels_both(stage, fake, spare):
@@ -108,7 +140,8 @@ async def test_client_that_leaves_cancels_both(stage, fake, spare):
     with contextlib.suppress(asyncio.CancelledError):
         await turn
     await client.close()
-    await fake.until(lambda: fake.requests[0].aborted and spare.requests[0].aborted)
+    await fake.until(lambda: fake.requests[0].aborted)
+    await spare.until(lambda: spare.requests[0].aborted)
     first, second = trace.iter_model_calls(stage.record)
     assert first.usage.input_tokens
     assert second.usage.input_tokens

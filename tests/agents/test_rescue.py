@@ -51,6 +51,14 @@ async def test_fallback_continues_a_reply(stage, fake, spare, how):
     assert events[-1].usage == used[0] + used[1]
 
 
+async def test_rest_may_be_that_much_shorter(stage, fake, spare):
+    breaks_off(fake)
+    spare.reply(REST)
+    await stage.take(requested={"max_tokens": 100})
+    (body,) = spare.bodies
+    assert 80 < body["max_tokens"] < 100
+
+
 async def test_same_model_continues_first(fake, spare, last):
     stage = Stage(fake, spare, last, retries=1)
     breaks_off(fake)

@@ -94,7 +94,7 @@ def test_schema_marks_digests_as_passwords():
     )
 
 
-@pytest.mark.parametrize("value", ["12345678", "[long-enough-x]", "{a: b}"])
+@pytest.mark.parametrize("value", ["[long-enough-x]", "{a: b}"])
 def test_non_text_password_is_refused_and_not_shown(value):
     problem = refusal(f"{{proxy: {{basic: {{password: {value}}}}}}}")
     assert "basic.password' must be text" in problem.message

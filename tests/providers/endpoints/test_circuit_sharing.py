@@ -21,7 +21,7 @@ class Observer:
     """What another process receives and sends."""
 
     def __init__(self, client, subscription) -> None:
-        self._client = client
+        self.client = client
         self._subscription = subscription
 
     async def receive(self) -> dict:
@@ -36,7 +36,7 @@ class Observer:
         async with asyncio.timeout(30):
             listeners = 0
             while listeners < 2:
-                listeners = await self._client.publish(circuit_sharing.CHANNEL, sent)
+                listeners = await self.client.publish(circuit_sharing.CHANNEL, sent)
 
 
 @pytest.fixture
@@ -106,6 +106,26 @@ async def test_other_circuits_are_not_concerned(server, other):
     await other.send({**others, "circuit": elsewhere.endpoints[0].circuit.shared_key})
     await until(lambda: elsewhere.endpoints[0].circuit.open_until is not None)
     assert circuit.open_until is None
+
+
+@pytest.mark.parametrize("data", [b"no JSON", b"[]", b'{"process": "x"}'])
+async def test_messages_of_other_versions_are_ignored(server, other, data):
+    circuit = only_circuit(single_endpoint(server, breaker=SLOW))
+    opened = {"circuit": circuit.shared_key, "is_open": True, "seconds": 60.0}
+    async with asyncio.timeout(30):
+        while await other.client.publish(circuit_sharing.CHANNEL, data) < 2:
+            pass
+    await other.send({**opened, "error": "down", "is_recoverable": True})
+    await until(lambda: circuit.open_until is not None)
+
+
+async def test_circuit_without_breaker_is_not_shared(server, other):
+    off = {"failures": 0}
+    without = only_circuit(single_endpoint(server, breaker=off))
+    assert not without.shared_key
+    assert endpoint_pool.find_circuits("") == []
+    on = single_endpoint(server, breaker=SLOW)
+    assert only_circuit(on).shared_key
 
 
 async def test_followed_circuit_is_tried_when_its_time_is_over(server, clock):

@@ -9,9 +9,11 @@ import redis
 
 from providers import client
 from providers.config import FALLBACK_WAIT_SECONDS, WAIT_SECONDS, ProviderLimits
-from providers.errors import ProviderBusy
+from providers.errors import CircuitOpen, ProviderBusy
 from providers.resilience import provider_limits
+from providers.transport import endpoint_pool
 from tests.providers import faults
+from tests.providers.broker import run_broker
 from tests.providers.conftest import collect_events, model_request
 
 
@@ -109,6 +111,79 @@ async def test_calls_of_other_processes_count(server, provider, broker):
         # Its process is gone: nothing has renewed its lease.
         other.zadd("coulisse:provider:acme:calls", {"call of another": 1})
         await collect_events(limited)
+
+
+async def test_waiting_calls_of_other_processes_take_turns(server, provider, broker):
+    limited = provider(concurrent_calls=1, queue_seconds=30)
+    server.default = faults.reply("H", "i")
+    with redis.Redis.from_url(broker) as other:
+        async with running_call(limited):
+            call = asyncio.create_task(collect_events(limited))
+            await until(lambda: waiting() == 1)
+            now = time.time() * 1000
+            # It waited first, and asks again now and then.
+            other.zadd("coulisse:provider:acme:waiting", {"call of another": now - 10})
+            other.zadd("coulisse:provider:acme:asked", {"call of another": now})
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
+        assert not call.done()
+        assert len(server.requests) == 1
+        # Its process is gone.
+        other.zadd("coulisse:provider:acme:asked", {"call of another": 1})
+    await call
+
+
+async def test_many_calls_at_once_stay_within_the_limit(server, provider):
+    limited = provider(concurrent_calls=4, queue=500)
+    server.default = faults.reply("H")
+    peak = 0
+
+    async def call():
+        nonlocal peak
+        events = client.run("acme", limited, model_request())
+        async for _ in events:
+            limiter = provider_limits._limiters[asyncio.get_running_loop()]
+            granted = [each for each in limiter._permits if each.is_granted]
+            peak = max(peak, len(granted))
+
+    await asyncio.gather(*(call() for _ in range(150)))
+    assert len(server.requests) == 150
+    assert peak <= 4
+
+
+async def test_slow_redis_delays_calls_once(server, tmp_path, settings, monkeypatch):
+    monkeypatch.setattr(provider_limits, "TIMEOUT_SECONDS", 0.2)
+    limited = server.provider(limits={"concurrent_calls": 1, "queue_seconds": 1})
+    server.default = faults.reply("H")
+    with run_broker(tmp_path) as settings.REDIS_URL:
+        await collect_events(limited)
+        with redis.Redis.from_url(settings.REDIS_URL) as other:
+            other.execute_command("CLIENT", "PAUSE", "60000", "ALL")
+        started = time.monotonic()
+        await asyncio.gather(*(collect_events(limited) for _ in range(10)))
+        await collect_events(limited)
+        assert time.monotonic() - started < 5
+    assert len(server.requests) == 12
+
+
+async def test_open_circuit_uses_no_allowance(server, provider):
+    limited = provider(requests_per_minute=3, queue_seconds=5)
+    pool = endpoint_pool.find_pool("acme", limited, "the-model")
+    pool.endpoints[0].circuit.follow(60.0, "down", is_recoverable=True)
+    for _ in range(5):
+        with pytest.raises(CircuitOpen):
+            await collect_events(limited)
+    pool.endpoints[0].circuit.follow(0.0, "", is_recoverable=True)
+    server.default = faults.reply("H")
+    await collect_events(limited)
+
+
+async def test_continuation_does_not_wait(server, provider):
+    limited = provider(concurrent_calls=1, queue=0)
+    server.default = faults.reply("H", "i")
+    async with running_call(limited):
+        events = client.run("acme", limited, model_request(is_continuation=True))
+        assert [event async for event in events]
 
 
 async def test_long_calls_keep_their_permit(server, provider, monkeypatch):
