@@ -91,7 +91,7 @@ async def test_failure_of_both_goes_to_the_third(fake, spare, last):
 
 
 async def test_second_answers_after_the_first_has_failed(stage, fake, spare):
-    fake.answer(refusal(status=503, hang="headers"))
+    fake.answer(refusal(status=503, code="busy", hang="headers"))
     spare.hang("headers", "Here")
     turn = asyncio.create_task(stage.take(**SOON))
     await spare.until(lambda: spare.requests)
