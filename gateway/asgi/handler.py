@@ -14,10 +14,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import IO, Any
 
-from django.core.exceptions import RequestAborted
+from django.core.exceptions import (
+    BadRequest,
+    PermissionDenied,
+    RequestAborted,
+    SuspiciousOperation,
+)
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest
 from django.core.handlers.exception import convert_exception_to_response
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 
 from config import live
@@ -65,6 +71,15 @@ PREFLIGHT_HEADER = b"access-control-request-method"
 CLIENT_LEFT = 499
 """The status, in metrics, of requests whose client left before the response."""
 
+CLIENT_ERRORS = (
+    BadRequest,
+    Http404,
+    MultiPartParserError,
+    PermissionDenied,
+    SuspiciousOperation,
+)
+"""Exceptions that Django turns into a response of 400, 403 or 404."""
+
 DISCARD_SECONDS = 10.0
 """How long the server discards a refused body that a client continues to send."""
 
@@ -85,8 +100,18 @@ class GatewayHandler(ASGIHandler):
         self._view_middleware: list[Any] = []
         self._template_response_middleware: list[Any] = []
         self._exception_middleware: list[Any] = []
+        self._middleware_chain = convert_exception_to_response(self._call_view)
+
+    async def _call_view(self, request: HttpRequest) -> HttpResponseBase:
+        """Return the response of a view; errors that Django would hide are logged."""
         view: Any = self._get_response_async  # type: ignore[attr-defined]  # Django's
-        self._middleware_chain = convert_exception_to_response(view)
+        try:
+            response: HttpResponseBase = await view(request)
+        except CLIENT_ERRORS:
+            raise
+        except Exception as exc:
+            return errors.on_internal_error(request, exc)
+        return response
 
     async def drain(self) -> None:
         """Wait until all responses have ended; called when the server stops.
@@ -209,11 +234,6 @@ class GatewayHandler(ASGIHandler):
             await self.send_response(response, guard.send)
         finally:
             guard.close()
-
-    def handle_uncaught_exception(
-        self, request: HttpRequest, resolver: Any, exc_info: Any
-    ) -> HttpResponse:
-        return errors.on_internal_error(request, exc_info[1])
 
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
         """Return Django's response; errors have OpenAI's shape."""

@@ -170,6 +170,18 @@ def test_internal_error_is_logged_with_the_request_id(
     assert line["exception"].endswith("RuntimeError: inside")
 
 
+def test_internal_error_of_any_view_is_logged(server, monkeypatch, logged):
+    def fail() -> None:
+        raise RuntimeError("inside")
+
+    monkeypatch.setattr("gateway.health._check_configuration", fail)
+    answer = httpx2.get(f"{server}/health/ready", headers=NAMED)
+    assert answer.status_code == 500
+    [line] = [line for line in logged() if "exception" in line]
+    assert line["request_id"] == "checkout-7"
+    assert line["exception"].endswith("RuntimeError: inside")
+
+
 def test_broken_stream_is_logged_with_the_request_id(server, fake, user, logged):
     fake.cut("mid_stream")
     answer = post(server, body(user, stream=True), headers=NAMED)
