@@ -212,14 +212,15 @@ def test_operators_agent_sees_tasks_of_all_users(chat, configure, fake, user):
         task_tools=True,
     )
     other = identity.derive_user_id(f"{user}-b")
-    Task.objects.enqueue([TaskSpec("agent", other, "claude", "Of another user.")])
+    prompt = f"Of another user: {other}"
+    Task.objects.enqueue([TaskSpec("agent", other, "claude", prompt)])
     Task.objects.filter(user_id=other).update(state="done", result="A private reply.")
     for agent in ("tuned", "assistant"):
-        fake.call_tool("tasks_status", {"limit": 1})
+        fake.call_tool("tasks_status", {"limit": 100})
         ask(chat, user, "What is going on?", agent=agent)
-    [listed] = answer(fake.bodies[1])["tasks"]
+    tasks = answer(fake.bodies[1])["tasks"]
+    [listed] = [task for task in tasks if task["prompt"] == prompt]
     assert (listed["agent"], listed["state"]) == ("claude", "done")
-    assert listed["prompt"] == "Of another user."
     assert "result" not in listed
     assert answer(fake.bodies[3])["tasks"] == []
 

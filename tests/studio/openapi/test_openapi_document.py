@@ -45,7 +45,6 @@ UNTYPED_FIELDS = {
     "PersonaConfig.extra_body",
     "SmokeTestsPersonaConfigYaml.extra_body",
     "StoredState.state",
-    "TelemetrySection.otlp",
 }
 """Fields with data of others: model and tool parameters, parts of messages, states of
 agents, details of the audit and of a fact's history, and JSON Schemas."""
