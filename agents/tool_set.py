@@ -19,6 +19,8 @@ REFUSAL_SECONDS = 600
 MAX_REFUSALS = 1_000
 REFUSAL = re.compile(r"\btools?\b|function.?call", re.IGNORECASE)
 """What providers say: "does not support tools", "Tool calling is not supported"."""
+UNSUPPORTED = re.compile(r"support|unavailable|not (available|allowed|enabled)", re.I)
+"""Without such a word it is about the tool messages that a client sent."""
 
 _refused_at: dict[str, float] = {}
 """When each model refused tools, on the monotonic clock."""
@@ -99,7 +101,8 @@ def note_refusal(model: str, error: Exception) -> bool:
         error, ContentFiltered
     ):
         return False
-    if not REFUSAL.search(_described(error)):
+    described = _described(error)
+    if not (REFUSAL.search(described) and UNSUPPORTED.search(described)):
         return False
     if len(_refused_at) >= MAX_REFUSALS:
         _refused_at.clear()

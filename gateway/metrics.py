@@ -59,7 +59,11 @@ async def serve_metrics(request: HttpRequest) -> HttpResponse:
     figures = [*_server_figures(), *await DATABASE_FIGURES.read()]
     accept = request.headers.get("Accept", "")
     # In a thread, because the files of many processes take milliseconds to read.
-    body, content_type = await asyncio.to_thread(recording.render, accept, figures)
+    try:
+        body, content_type = await asyncio.to_thread(recording.render, accept, figures)
+    except OSError:
+        # Files of a process that has just ended.
+        body, content_type = await asyncio.to_thread(recording.render, accept, figures)
     return HttpResponse(body, content_type=content_type)
 
 

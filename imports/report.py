@@ -14,6 +14,7 @@ MAX_EXAMPLES = 3
 """Skipped rows that the report names for each reason."""
 MAX_REASONS = 200
 """Distinct reasons of a report; further ones are counted together."""
+MAX_NOTE_LENGTH = 2_000
 MAX_LENGTH = 300
 """Characters of a name or a reason, which may quote the other system."""
 OTHER_REASONS = "other reasons"
@@ -94,7 +95,7 @@ class Report:
         self.unsupported[_quotable(name)] = _quotable(remedy)
 
     def note(self, text: str) -> None:
-        self.notes.append(text)
+        self.notes.append(sanitization.escape_and_truncate_line(text, MAX_NOTE_LENGTH))
 
     @property
     def skipped(self) -> list[Skipped]:

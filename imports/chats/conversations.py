@@ -177,8 +177,8 @@ def read_time(value: object) -> datetime | None:
     """Return a time in seconds or milliseconds; None for none, or one to come."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    seconds = value / 1000 if value > MILLISECONDS_FROM else value
     try:
+        seconds = value / 1000 if value > MILLISECONDS_FROM else value
         at = datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
         return None

@@ -14,7 +14,7 @@ UNITS = {
 }
 """The days of each."""
 NAMES = {"daily": 1, "weekly": 7, "monthly": 30, "hourly": 1 / 24, "yearly": 365}
-DURATION = re.compile(r"(\d{1,6})(s|m|h|d|w|mo)", re.ASCII)
+DURATION = re.compile(r"(\d{1,6})(s|m|h|d|w|mo|y)", re.ASCII)
 MONTH_DAYS = range(28, 32)
 
 

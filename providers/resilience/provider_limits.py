@@ -228,6 +228,8 @@ class _Limiter:
         while self._permits:
             await asyncio.sleep(RENEW_SECONDS)
             for permit in [each for each in self._permits if each.is_granted]:
+                if permit not in self._permits:
+                    continue  # It was given back meanwhile.
                 with contextlib.suppress(RedisError, OSError):
                     await self._run(RENEW, permit)
 

@@ -48,7 +48,7 @@ async def _probe(pool: EndpointPool, endpoint: Endpoint) -> None:
     circuit, breaker = endpoint.circuit, pool.provider.breaker
     if circuit.open_until is not None and await _answers(endpoint, breaker, pool.model):
         circuit.recover(breaker, is_proven=breaker.probe == "completion")
-    else:
+    elif circuit.open_until is not None:
         # For processes that have started since it opened.
         circuit_breaker.announce(circuit)
     circuit.probed_until = 0.0

@@ -5,9 +5,11 @@ each. Names and models come from the YAML; a limit keeps even those of many edit
 becoming too many series.
 """
 
+import functools
+import logging
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, get_args
+from typing import NamedTuple, ParamSpec, get_args
 
 from prometheus_client import Counter, Gauge, Histogram, values
 
@@ -65,6 +67,24 @@ class Distribution:
         self._add_to_bucket[position](1)
         if reference is not None:
             self._exemplars.set(self._keys[position], reference, value)
+
+
+P = ParamSpec("P")
+
+logger = logging.getLogger(__name__)
+
+
+def harmless(record: Callable[P, None]) -> Callable[P, None]:
+    """Let a method log its errors: what it counts must not fail with the metrics."""
+
+    @functools.wraps(record)
+    def record_or_log(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            record(*args, **kwargs)
+        except Exception:
+            logger.exception("could not record metrics")
+
+    return record_or_log
 
 
 class Series(NamedTuple):
@@ -188,6 +208,7 @@ class Recorder:
             gauge = self._gauges[name] = made.labels(self.process)
         gauge.set(value)
 
+    @harmless
     def request_ended(self, endpoint: str, status: int) -> None:
         add = self._add_request.get((endpoint, status))
         if add is None:
@@ -195,14 +216,17 @@ class Recorder:
             self._add_request[endpoint, status] = add
         add(1)
 
+    @harmless
     def leases_lost(self, count: int) -> None:
         """Count leases that their workers did not extend."""
         self._lost_leases.inc(count)
 
+    @harmless
     def expense_recorded(self, purpose: str, micro_usd: int | None) -> None:
         """Count the cost of model calls outside turns."""
         self._expenses.labels(purpose).inc((micro_usd or 0) / 1_000_000)
 
+    @harmless
     def turn_ended(self, record: TurnRecord, reference: Reference | None) -> None:
         """Count a turn, as an exemplar if it has a reference, and its model calls."""
         for call in trace.iter_model_calls([*record.calls]):

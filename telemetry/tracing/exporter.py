@@ -51,7 +51,7 @@ def follow(config: Config) -> None:
         return
     settings = settings_of(config)
     if settings is None:
-        close()
+        threading.Thread(target=close, name="otlp-close", daemon=True).start()
     elif settings != _pipeline.settings:
         _open(settings)
 

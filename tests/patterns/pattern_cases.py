@@ -62,6 +62,7 @@ PROVEN = {
     "files.uploads.form.ENCODED": case("search", "%0A", "%0"),
     "files.uploads.form.PATH_SEPARATORS": case("split", "/", "a"),
     "agents.tool_set.REFUSAL": case("search", "tool", "function", "functionxcal"),
+    "agents.tool_set.UNSUPPORTED": case("search", "not allowed", "not ", "not allowe"),
     "imports.chatgpt.CITATION": case(
         lambda text: chatgpt.CITATION.sub("", text),
         "\ue200",

@@ -1,7 +1,6 @@
 """Saves a turn that has ended: messages, record, charge and post-turn hooks."""
 
 from core.reply import Reply
-from core.runtime import request_facts
 from database import database_executor
 from database.errors import DatabaseDown
 from telemetry.log_output import logs
@@ -40,7 +39,6 @@ async def save(
         if ended.is_incognito:
             if turn.usage_grant.is_charged or turn.request.on_end is not None:
                 await database_executor.run_to_end(turn_transaction.store_charge, ended)
-            request_facts.note(user=None)
             return
         turn_facts.note_turn(record)
         await database_executor.run_to_end(

@@ -15,6 +15,7 @@ from config.sections import Config
 from core import token_usage
 from core.history import History, HistoryMode
 from core.messages import Message
+from core.runtime import request_facts
 from core.tools import Tool
 from database import database_executor
 from memory import memory_settings
@@ -57,6 +58,8 @@ async def prepare(request: TurnRequest) -> Turn:
     embeddings = usage_collector.start_collecting()
     config = live.current()
     span = turn_spans.start(config, is_incognito=request.options.is_incognito)
+    if request.options.is_incognito:
+        request_facts.note(user=None)  # Also if the turn is refused below.
     _check_caller(config, request)
     route = await routing.choose_agent(config, request.agent, request.user_id)
     agent = route.agent
