@@ -7,7 +7,9 @@ from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
 
+from access.audit import audit_log
 from access.models import AuditEntry
 from imports import sources
 from imports.errors import SourceUnreadable
@@ -106,3 +108,17 @@ def test_skipped_rows_are_grouped_within_limits():
 def test_same_source_ids_have_the_same_id():
     assert deterministic_id("chatgpt", "a") == deterministic_id("chatgpt", "a")
     assert deterministic_id("a", "bc") != deterministic_id("ab", "c")
+
+
+def test_report_is_printed_without_a_database_for_its_audit(
+    elsewhere, marker, monkeypatch
+):
+    def fail(event):
+        raise OperationalError("unable to open database file")
+
+    monkeypatch.setattr(audit_log, "write", fail)
+    errors = StringIO()
+    out = StringIO()
+    call_command("import", "elsewhere", marker, stdout=out, stderr=errors)
+    assert "next: restart" in out.getvalue()
+    assert "not in the audit log" in errors.getvalue()

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.core.management.base import CommandParser
+from django.db import DatabaseError
 
 from access.audit import audit_events, audit_log
 from access.audit.audit_events import AuditEvent
@@ -40,7 +41,11 @@ class Command(DatabaseCommand):
         SOURCES[name].run({**options, "config": self.config_path(options)}, report)
         if self._bar is not None:
             self._bar.end()
-        _record(report)
+        try:
+            _record(report)
+        except DatabaseError:
+            # A configuration can be imported before there is a database.
+            self.stderr.write("not in the audit log: the database has no tables yet")
         if options["json"]:
             self.write_json(report.as_json())
             return
