@@ -147,7 +147,9 @@ class _Limiter:
             max_connections=MAX_CONNECTIONS,
             timeout=TIMEOUT_SECONDS,
             socket_connect_timeout=TIMEOUT_SECONDS,
-            socket_timeout=TIMEOUT_SECONDS,
+            # redis-py would use `asyncio.wait_for`, which on Python 3.11 may swallow a
+            # cancellation: `_run` has a timeout of its own.
+            socket_timeout=None,
         )
         self._client = Redis.from_pool(pool)
         self._queues: dict[str, _Queue] = defaultdict(_Queue)
@@ -182,7 +184,7 @@ class _Limiter:
         self, permit: Permit, queue: _Queue, seconds: float
     ) -> None:
         if queue.length >= permit.limits.queue:
-            raise _busy(permit, f"{queue.length} calls wait already")
+            raise _busy(permit, f"its queue of {queue.length} is full")
         queue.length += 1
         missing = POLL_SECONDS
         try:
@@ -248,9 +250,10 @@ class _Limiter:
         lease = int(LEASE_SECONDS * 1000)
         numbers = [lease, *(each or 0 for each in maxima), more]
         try:
-            result: int = await self._client.eval(
-                script, len(keys), *keys, permit.id, *numbers
-            )
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                result: int = await self._client.eval(
+                    script, len(keys), *keys, permit.id, *numbers
+                )
         except (RedisError, OSError):
             self._away_until = time.monotonic() + AWAY_SECONDS
             raise
@@ -304,7 +307,8 @@ async def close() -> None:
 def _busy(permit: Permit, reason: str, seconds: float = 1.0) -> ProviderBusy:
     name = permit.provider
     return ProviderBusy(
-        f"provider '{name}' is at its limits (providers.{name}.limits): {reason}",
+        f"provider '{name}' is at its limits: {reason}",
         provider=name,
+        detail=f"they are under providers.{name}.limits",
         retry_after_seconds=seconds,
     )

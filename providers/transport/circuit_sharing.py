@@ -62,6 +62,7 @@ async def run() -> None:
     client = Redis.from_url(
         settings.REDIS_URL,
         socket_connect_timeout=TIMEOUT_SECONDS,
+        socket_timeout=None,
         health_check_interval=30,
     )
     circuit_breaker.observers.append(announce)

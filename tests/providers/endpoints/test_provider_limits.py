@@ -87,6 +87,28 @@ async def test_wait_ends(server, provider):
     assert len(server.requests) == 1
 
 
+async def test_no_call_waits_longer_and_none_misses_that_its_caller_left(
+    server, provider
+):
+    limited = provider(concurrent_calls=1, queue=1000, queue_seconds=0.3)
+    first = await provider_limits.acquire("acme", limited)
+
+    async def wait() -> None:
+        with pytest.raises(ProviderBusy):
+            async with asyncio.timeout(20):
+                await provider_limits.acquire("acme", limited)
+
+    for _ in range(4):
+        await asyncio.gather(*(wait() for _ in range(40)))
+    for step in range(60):
+        waiting_call = asyncio.create_task(provider_limits.acquire("acme", limited))
+        await asyncio.sleep(step / 20_000)
+        waiting_call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting_call
+    first.release()
+
+
 async def test_caller_that_leaves_the_queue_takes_nothing(server, provider):
     limited = provider(concurrent_calls=1)
     server.default = faults.reply("H", "i")
