@@ -1,5 +1,6 @@
 """`coulisse update`: how to update this installation."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,15 @@ class Command(ConfigCommand):
 
     def handle(self, **options: Any) -> None:
         tree = Path(settings.BASE_DIR)
-        state = describe_path(Path(settings.COULISSE_STATE_DIR))
+        state = Path(settings.COULISSE_STATE_DIR)
+        file = f" -c {shlex.quote(options['config'])}" if options["config"] else ""
+        copy = f"cp -r {shlex.quote(describe_path(state))} coulisse-backup-{VERSION}"
         steps = [
-            "coulisse stop",
-            f"cp -r '{state}' coulisse-backup",
+            f"coulisse stop{file}",
+            *([copy] if state.exists() else []),
             find_step(tree),
-            "coulisse check",
-            "coulisse start",
+            f"coulisse check{file}",
+            f"coulisse start{file}",
         ]
         lines = [f"coulisse {VERSION} in {tree}; to update it:", *steps]
         self.stdout.write("\n  ".join(lines))
@@ -36,7 +39,8 @@ class Command(ConfigCommand):
 def find_step(tree: Path) -> str:
     """Return the command that replaces the code in this directory."""
     if (tree / ".git").exists():
-        return f"cd '{tree}' && git pull && make setup"
+        # In a shell of its own: the next commands need the present directory.
+        return f"(cd {shlex.quote(str(tree))} && git pull && make setup)"
     if (tree / "Makefile").exists():
         return f"replace {tree} by the new version, or the container by its new image"
     step = f"{install_command()} --upgrade {WHEEL}"

@@ -13,16 +13,23 @@ from processes.management.commands import update
 def test_steps_are_in_order(settings, tmp_path: Path, capsys) -> None:
     settings.BASE_DIR = tmp_path
     settings.COULISSE_STATE_DIR = tmp_path / "my project/.coulisse"
+    (tmp_path / "my project/.coulisse").mkdir(parents=True)
     (tmp_path / ".git").touch()
-    call_command("update")
+    call_command("update", "-c", "my team.yaml")
     assert capsys.readouterr().out.splitlines() == [
         f"coulisse {VERSION} in {tmp_path}; to update it:",
-        "  coulisse stop",
-        f"  cp -r '{tmp_path}/my project/.coulisse' coulisse-backup",
-        f"  cd '{tmp_path}' && git pull && make setup",
-        "  coulisse check",
-        "  coulisse start",
+        "  coulisse stop -c 'my team.yaml'",
+        f"  cp -r '{tmp_path}/my project/.coulisse' coulisse-backup-{VERSION}",
+        f"  (cd {tmp_path} && git pull && make setup)",
+        "  coulisse check -c 'my team.yaml'",
+        "  coulisse start -c 'my team.yaml'",
     ]
+
+
+def test_state_that_does_not_exist_is_not_copied(settings, tmp_path, capsys) -> None:
+    settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
+    call_command("update")
+    assert "cp -r" not in capsys.readouterr().out
 
 
 def test_wheel_is_updated_by_pip(tmp_path: Path) -> None:
