@@ -4,16 +4,15 @@ They are asked at a low temperature and with a JSON Schema, if the model accepts
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from core import token_usage, trace
+from core import token_usage
 from core.events import Usage
 from core.messages import Message
 from core.reply import Reply
 from core.trace import Attempt
-from providers import client, registry
+from providers import registry, whole_replies
 from providers.config import ProviderConfig
 from providers.errors import ContentFiltered, RequestRefused
 from providers.model_request import ModelRequest
@@ -106,21 +105,9 @@ def _rejected_parameters(
 async def _call_model(
     model: AnsweringModel, messages: Sequence[Message], parameters: Mapping[str, Any]
 ) -> Reply:
-    reply = Reply()
-    with trace.task_call("", model.provider_name, model.model) as call:
-        request = ModelRequest(
-            model.model,
-            messages,
-            parameters=parameters,
-            stream=False,
-            user=model.user,
-            span=call.span,
-        )
-        stream = client.run(
-            model.provider_name, model.provider, request, model.attempts
-        )
-        async with aclosing(stream) as events:
-            async for event in events:
-                reply.add(event)
-        call.usage, call.finish_reason = reply.usage, reply.finish_reason or ""
-    return reply
+    request = ModelRequest(
+        model.model, messages, parameters=parameters, user=model.user
+    )
+    return await whole_replies.fetch(
+        model.provider_name, model.provider, request, model.attempts
+    )

@@ -1,14 +1,11 @@
 """Calls of the extraction model, without streaming and with a time limit."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from typing import Any, NamedTuple
 
-from core import trace
 from core.messages import Message
-from core.reply import Reply
 from memory.memory_settings import ExtractionModel
-from providers import client, registry, sync_bridge
+from providers import registry, sync_bridge, whole_replies
 from providers.errors import RequestRefused
 from providers.model_request import ModelRequest
 
@@ -71,19 +68,8 @@ async def _call(
     parameters: dict[str, Any],
     user: str,
 ) -> LlmReply:
-    reply = Reply()
-    with trace.task_call("", model.name, model.model) as call:
-        request = ModelRequest(
-            model.model,
-            messages,
-            parameters=parameters,
-            stream=False,
-            user=user or None,
-            span=call.span,
-        )
-        stream = client.run(model.name, model.provider, request, call.attempts)
-        async with aclosing(stream) as events:
-            async for event in events:
-                reply.add(event)
-        call.usage, call.finish_reason = reply.usage, reply.finish_reason or ""
+    request = ModelRequest(
+        model.model, messages, parameters=parameters, user=user or None
+    )
+    reply = await whole_replies.fetch(model.name, model.provider, request)
     return LlmReply(reply.text or reply.refusal, reply.finish_reason != "length")
