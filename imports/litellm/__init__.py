@@ -4,6 +4,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any, get_args
 
+from access.models import ApiToken
 from access.users.caller import ClientUsers
 from imports.errors import SourceUnreadable
 from imports.litellm import keys, new_file
@@ -79,6 +80,9 @@ def run(options: dict[str, Any], report: Report) -> None:
     data = settings.file_data(builder, requires_tokens=bool(given_keys))
     settings.report_rest()
     output = options["output"] or options["config"]
+    if given_keys:
+        # Without a database they cannot be stored: then there is no file, either.
+        ApiToken.objects.exists()
     is_new = new_file.write(data, environment, options, output, report)
     count = sum(map(len, groups.values()))
     report.count("models", **{"written" if is_new else "existing": count})

@@ -30,8 +30,10 @@ class FileBuilder:
 
         Those of one model are endpoints of a provider; other models are fallbacks.
         """
-        first = deployments[0]
-        same = [each for each in deployments if _model(each) == _model(first)]
+        shares = _weights(deployments)
+        most = _model(deployments[shares.index(max(shares))])
+        same = [each for each in deployments if _model(each) == most]
+        first = same[0]
         # Also one that is listed twice, as for other tags.
         same = [e for n, e in enumerate(same) if e.address not in _addresses(same[:n])]
         agent = {
@@ -65,8 +67,8 @@ class FileBuilder:
             )
             return
         self._report.note(
-            f"{first.path}: '{agent['name']}' has several models there; here one "
-            f"answers, and {first.model} is its fallback"
+            f"{first.path}: '{agent['name']}' has several models there, which "
+            f"share the calls; here one answers, and {first.model} is its fallback"
         )
         fallback = {"provider": self._add_provider(deployments), "model": first.model}
         agent.setdefault("fallbacks", []).append(fallback)
@@ -180,7 +182,8 @@ def _limits(deployments: Sequence[Deployment]) -> dict[str, int]:
         limits = [each.limits[name] for each in deployments if name in each.limits]
         if len(limits) == len(deployments):
             found[name] = sum(limits)
-    return found
+    # LiteLLM refuses further calls, or sends them elsewhere, and lets none wait.
+    return {**found, "queue": 0} if found else found
 
 
 def _tidy(number: float) -> float:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
+from django.db.models import QuerySet
 from ruamel.yaml import YAML
 
 from access.models import ApiToken, AuditEntry
@@ -198,7 +200,7 @@ def test_deployments_of_one_model_are_endpoints_by_weight(convert):
         "timeouts": {"total_seconds": 60},
         "breaker": {"failures": 3, "open_seconds": 60, "max_open_seconds": 60},
         "balance": "latency",
-        "limits": {"requests_per_minute": 1200},
+        "limits": {"requests_per_minute": 1200, "queue": 0},
         "endpoints": [
             {
                 "api_key": "${AZURE_EU_KEY}",
@@ -384,8 +386,8 @@ def test_limits_of_a_model_are_its_own(convert):
     settings = "router_settings: {routing_strategy: least-busy}"
     report, data = convert(f"model_list: {json.dumps(models)}\n{settings}")
     assert [each["limits"] for each in data["providers"].values()] == [
-        {"requests_per_minute": 10},
-        {"requests_per_minute": 10},
+        {"requests_per_minute": 10, "queue": 0},
+        {"requests_per_minute": 10, "queue": 0},
     ]
     assert "router_settings.routing_strategy" in report["no_counterpart"]
 
@@ -602,3 +604,21 @@ def test_missing_pages_of_keys_are_noted(convert):
     page = {"keys": [virtual_key()], "total_count": 9, "total_pages": 9}
     report, _ = convert(minimal(), keys=page)
     assert any("1 of 9 were given" in note for note in report["notes"])
+
+
+def test_model_with_most_calls_answers_first(convert):
+    params = [{"model": "gpt-4o", "rpm": 6}, {"model": "gpt-4.1", "rpm": 600}]
+    models = [{"model_name": "m", "litellm_params": each} for each in params]
+    _, data = convert(f"model_list: {json.dumps(models)}")
+    assert agent(data, "m")["model"] == "gpt-4.1"
+    assert agent(data, "m")["fallbacks"][0]["model"] == "gpt-4o"
+
+
+def test_keys_without_a_database_write_no_file(convert, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OperationalError("unable to open database file")
+
+    monkeypatch.setattr(QuerySet, "exists", fail)
+    with pytest.raises(CommandError, match="coulisse migrate"):
+        convert(minimal(), keys=[{"token": "a" * 64, "key_alias": "k"}])
+    assert not (tmp_path / "coulisse.yaml").exists()
