@@ -11,6 +11,7 @@ from core.errors import Invalid
 from imports import input_files
 from imports.chats import archives, branches, conversations, json_stream
 from imports.chats.conversations import (
+    ACCOUNT,
     ConversationStore,
     SourceConversation,
     SourceMessage,
@@ -45,19 +46,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: dict[str, Any], report: Report) -> None:
+    if ACCOUNT in options["user"]:
+        raise Invalid(f"--user: {ACCOUNT} is for exports of several accounts; name one")
     user_id = identity.derive_user_id(identity.check_identifier(options["user"]))
     store = ConversationStore(options, report)
     for number, data in enumerate(_read(options["export"]), start=1):
         row = f"conversation {number}"
         if data is None:
-            report.skip("conversations", row, "it is larger than 64 MiB")
+            store.skip(row, "it is larger than 64 MiB")
             continue
         try:
             conversation = read_conversation(data)
         except Invalid as exc:
-            report.skip("conversations", row, str(exc))
+            store.skip(row, str(exc))
             continue
         store.store(user_id, conversation)
+    store.check_any("import openwebui")
     store.note_next_steps()
 
 

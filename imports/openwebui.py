@@ -16,6 +16,7 @@ from core.ids import UserId
 from imports import input_files
 from imports.chats import branches, conversations, json_stream
 from imports.chats.conversations import (
+    ACCOUNT,
     ConversationStore,
     SourceConversation,
     SourceMessage,
@@ -24,8 +25,6 @@ from imports.errors import SourceUnreadable
 from imports.report import Report
 
 HELP = "Chats that Open WebUI exported as JSON."
-ACCOUNT = "{user_id}"
-"""In `--user`: the id of the account that a chat belongs to."""
 HIDDEN_BLOCKS = ("reasoning", "code_interpreter", "tool_calls")
 """Parts of a reply that Open WebUI folds, and does not send again."""
 
@@ -50,15 +49,16 @@ def run(options: dict[str, Any], report: Report) -> None:
     store = ConversationStore(options, report)
     for number, chat in enumerate(_read(path), start=1):
         if chat is None:
-            report.skip("conversations", f"chat {number}", "it is larger than 64 MiB")
+            store.skip(f"chat {number}", "it is larger than 64 MiB")
             continue
         try:
             conversation = read_chat(chat)
             user_id = _user_of(chat, user, store)
         except Invalid as exc:
-            report.skip("conversations", f"chat {number}", str(exc))
+            store.skip(f"chat {number}", str(exc))
             continue
         store.store(user_id, conversation)
+    store.check_any("import chatgpt")
     store.note_next_steps()
 
 

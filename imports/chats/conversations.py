@@ -25,6 +25,8 @@ from turns.preparation.options import MAX_THREAD_LENGTH, TurnOptions
 MAX_ID_LENGTH = 200
 MILLISECONDS_FROM = 10**11
 """Larger times are in milliseconds: in seconds they would be after the year 5000."""
+ACCOUNT = "{user_id}"
+"""Stands for the id of an account, in names of users."""
 ATTACHMENT = "(attachment)"
 """The text of a message that has nothing else."""
 
@@ -66,6 +68,7 @@ class ConversationStore:
     def __init__(self, options: dict[str, Any], report: Report) -> None:
         self.config = live.read_effective(options["config"])
         self._report = report
+        self._unreadable = 0
         self._agent = self._choose_agent(options["agent"])
         memory = memory_settings.resolve_for_agent(self.config, self._agent)
         self._settings = memory.settings
@@ -111,6 +114,21 @@ class ConversationStore:
                 user_id, conversation, self._settings, self._extraction
             )
         self._count(source, turns, added)
+
+    def skip(self, row: str, reason: str) -> None:
+        """Report a conversation that cannot be read."""
+        self._report.count("conversations", read=1)
+        self._report.skip("conversations", row, reason)
+        self._unreadable += 1
+
+    def check_any(self, other: str) -> None:
+        """Raise `Invalid` if no conversation could be read; `other` is a command."""
+        if self._unreadable and self._unreadable == self._report.read:
+            reasons = "; ".join(each.reason for each in self._report.skipped)
+            raise Invalid(
+                f"no conversation of the export can be read: {reasons}. Is it of "
+                f"another system? See `coulisse {other}`"
+            )
 
     def _split_turns(self, source: SourceConversation) -> list[list[SourceMessage]]:
         """Return the turns, each with its reply; the report has what is left out."""

@@ -271,8 +271,24 @@ def test_malformed_conversation_is_skipped_with_its_reason(
 def test_circle_of_messages_is_skipped(run_import, export, name):
     data = exports.oslo("c")
     data["mapping"]["q1"]["parent"] = "a2"
-    report = run_import("chatgpt", export([data]), "--user", name)
+    good = exports.oslo("good")
+    report = run_import("chatgpt", export([data, good]), "--user", name)
     assert "in a circle" in report["skipped"][0]["reason"]
+    counts = report["counts"]["conversations"]
+    assert (counts["read"], counts["written"]) == (2, 1)
+
+
+@pytest.mark.parametrize("source", ["chatgpt", "openwebui"])
+def test_export_of_another_system_is_refused(run_import, export, name, source):
+    path = export([{"title": "of another system"}])
+    with pytest.raises(CommandError, match="Is it of another system"):
+        run_import(source, path, "--user", name)
+
+
+def test_placeholder_is_for_several_accounts(run_import, export):
+    path = export([exports.oslo("c")])
+    with pytest.raises(CommandError, match="exports of several accounts"):
+        run_import("chatgpt", path, "--user", "{user_id}")
 
 
 MALFORMED_FILES = {
