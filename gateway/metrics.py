@@ -13,9 +13,8 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import Http404, HttpRequest, HttpResponse
 
 from access.authentication import local_requests
-from access.errors import CredentialRefused, CredentialRequired
 from config import live
-from core.errors import CoulisseError, Denied, Unavailable
+from core.errors import CoulisseError, Denied, Unauthenticated, Unavailable
 from core.network import client_addresses
 from database import database_executor
 from gateway import errors
@@ -36,6 +35,13 @@ class ReaderRefused(Denied):
 
     code = "metrics_not_allowed"
     detail = "set telemetry.metrics.token, or add it to telemetry.metrics.networks"
+
+
+class TokenRefused(Unauthenticated):
+    """Send the token of /metrics as a bearer token: this is another one, or none."""
+
+    code = "metrics_token_refused"
+    detail = "it is telemetry.metrics.token"
 
 
 class MetricsUnwritable(Unavailable):
@@ -80,10 +86,10 @@ def check_access(request: HttpRequest, settings: MetricsConfig) -> None:
     if settings.token is None:
         return
     if "Authorization" not in request.headers:
-        raise CredentialRequired("Send the token of /metrics as a bearer token.")
+        raise TokenRefused
     sent = authentication.bearer_token(request).encode()
     if not compare_digest(sent, settings.token.get_secret_value().encode()):
-        raise CredentialRefused
+        raise TokenRefused
 
 
 def _is_in_networks(request: ASGIRequest, networks: Sequence[str]) -> bool:
