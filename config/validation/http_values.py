@@ -15,7 +15,7 @@ def _web_address(value: str) -> str:
         or re.search(r"\s", value)
     ):
         raise ValueError(
-            "must be an http:// or https:// address, such as http://localhost:8080/mcp"
+            "must be an http:// or https:// address, such as http://localhost:8080"
         )
     if "@" in parts.netloc:
         raise ValueError("must not contain a user name or password")
