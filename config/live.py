@@ -51,6 +51,16 @@ def current_or_none() -> Config | None:
     return _current
 
 
+def file_digest() -> str:
+    """Return the digest of the file content in force, without overrides.
+
+    It is the same in all processes that run with the same file; "" before the first
+    configuration.
+    """
+    config = _current
+    return "" if config is None else config.digest
+
+
 def _load_current() -> Config:
     with _lock:
         config = _current

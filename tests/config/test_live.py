@@ -229,3 +229,18 @@ def test_setting_that_needs_restart_keeps_its_value(watcher, file, caplog):
     caplog.clear()
     watcher.poll()
     assert "restart" not in caplog.text
+
+
+def test_file_digest_follows_the_content_in_force(watcher, file):
+    assert live.file_digest() == loader.content_digest(COOK.encode())
+    edited = f"{COOK}kitchen: {{}}\n"
+    file.write_text(edited)
+    watcher.poll()
+    assert live.file_digest() == loader.content_digest(edited.encode())
+    # Content that is not in force does not count.
+    file.write_text("cooks: 1\n")
+    for _ in range(2):
+        watcher.poll()
+    assert live.file_digest() == loader.content_digest(edited.encode())
+    live.set_current(None)
+    assert live.file_digest() == ""
