@@ -3,6 +3,19 @@
 #   docker build -t coulisse .
 #   docker run --init -v "$PWD/.coulisse:/app/.coulisse" \
 #     -v "$PWD/coulisse.yaml:/app/coulisse.yaml:ro" -p 8421:8421 -e OPENAI_API_KEY coulisse
+FROM python:3.11-slim AS build
+
+RUN apt-get update && apt-get install --yes --no-install-recommends binutils
+COPY requirements.txt deploy/prune_packages.py /build/
+# The libraries in *.libs are changed by the makers of wheels: stripped, they do not load.
+# Modules are compiled here because the file system of containers may be read-only.
+RUN pip install --no-cache-dir --no-compile --prefix=/packages -r /build/requirements.txt \
+    && python /build/prune_packages.py /packages/lib/python3.11/site-packages \
+    && find /packages -name "*.so" -not -path "*.libs/*" -exec strip --strip-unneeded {} + \
+    && python -m compileall -q --invalidation-mode unchecked-hash /packages
+COPY . /app
+RUN python -m compileall -q --invalidation-mode unchecked-hash /app
+
 FROM python:3.11-slim
 
 # Not every directory that can be mounted takes a socket.
@@ -11,10 +24,8 @@ ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     COULISSE_BROKER_SOCKET=/tmp/coulisse/broker.sock
 WORKDIR /app
 
-COPY requirements.txt .
-RUN pip install --no-cache-dir -r requirements.txt
-
-COPY . .
+COPY --from=build /packages /usr/local
+COPY --from=build /app /app
 # The command runs as the owner of the state, who needs a home, too.
 RUN ln -s /app/deploy/coulisse /usr/local/bin/coulisse \
     && mkdir -m 1777 /home/coulisse && mkdir .coulisse && chown 1000:1000 .coulisse
