@@ -257,7 +257,8 @@ COULISSE_DATABASE_THREADS = environment.read_count(
     # SQLite has one writer at a time.
     default=1 if "sqlite" in DATABASES["default"]["ENGINE"] else 4,
 )
-COULISSE_PIN_CORES = env.bool("COULISSE_PIN_CORES", default=True)
+# None: if the machine's cores are this server's.
+COULISSE_PIN_CORES = env.bool("COULISSE_PIN_CORES", default=None)
 COULISSE_PROCESSES = environment.read_processes()
 # Tasks of memory that a worker runs at a time; `tasks.workers` limits the others.
 COULISSE_WORKER_THREADS = environment.read_count("COULISSE_WORKER_THREADS", default=4)

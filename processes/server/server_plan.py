@@ -136,7 +136,10 @@ class ServerPlan:
         lock, which costs a busy process as much CPU as the turns themselves
         (docs/performance.md).
         """
-        if not settings.COULISSE_PIN_CORES or not hasattr(os, "sched_getaffinity"):
+        is_wanted = settings.COULISSE_PIN_CORES
+        if is_wanted is None:
+            is_wanted = cores.owns_cores()
+        if not is_wanted or not hasattr(os, "sched_getaffinity"):
             return None  # macOS does not support this.
         usable = cores.usable_cores()
         # Two servers on one machine start at different cores.

@@ -111,6 +111,72 @@ def test_web_processes_and_the_worker_stay_on_different_cores(
     assert set(cores(2)) == {None}
 
 
+@pytest.fixture
+def machine(monkeypatch, tmp_path) -> Path:
+    """A machine without containers; returns the folder of its control groups."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 4}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(os, "getpid", lambda: 4321)
+    for name in cores.CONTAINER_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    groups = tmp_path / "cgroup"
+    (groups / "system.slice/coulisse.service").mkdir(parents=True)
+    own = tmp_path / "own"
+    own.write_text("0::/system.slice/coulisse.service\n")
+    monkeypatch.setattr(cores, "CGROUP_LIMIT", groups / "cpu.max")
+    monkeypatch.setattr(cores, "OWN_CGROUP", own)
+    monkeypatch.setattr(cores, "CONTAINER_FILES", (tmp_path / ".dockerenv",))
+    return groups
+
+
+def test_cores_are_shared_in_containers_and_where_they_are_limited(
+    machine: Path, monkeypatch
+) -> None:
+    limit = machine / "system.slice/coulisse.service/cpu.max"
+    limit.write_text("max 100000\n")
+    assert cores.owns_cores()
+
+    for file in (machine / "cpu.max", machine.parent / ".dockerenv"):
+        file.write_text("max 100000\n")
+        assert not cores.owns_cores(), file
+        file.unlink()
+    limit.write_text("150000 100000\n")
+    assert not cores.owns_cores()
+    limit.unlink()
+    cores.OWN_CGROUP.unlink()
+    assert cores.owns_cores()
+    for patch in (
+        lambda patched: patched.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
+        lambda patched: patched.setenv("container", "podman"),
+        lambda patched: patched.setattr(os, "getpid", lambda: 1),
+        lambda patched: patched.setattr(os, "cpu_count", lambda: 4),
+    ):
+        with monkeypatch.context() as patched:
+            patch(patched)
+            assert not cores.owns_cores()
+        assert cores.owns_cores()
+
+
+@pytest.mark.parametrize(
+    ("wish", "is_owner", "is_pinned"),
+    [
+        (None, True, True),
+        (None, False, False),
+        (True, False, True),
+        (False, True, False),
+    ],
+)
+def test_variable_overrides_whether_processes_stay_on_one_core(
+    plan, settings, monkeypatch, wish, is_owner, is_pinned
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
+    monkeypatch.setattr(cores, "owns_cores", lambda: is_owner)
+    settings.COULISSE_PIN_CORES = wish
+    server = plan("providers: {p: {kind: openai, api_key: k}}")
+    [web] = server.children(listening=5, parent_pipe=6, heartbeats=7)
+    assert (web.core is not None) is is_pinned
+
+
 def test_processes_of_a_start_share_an_id(plan, settings) -> None:
     settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
     settings.COULISSE_OWNS_BROKER = False
