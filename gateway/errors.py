@@ -85,6 +85,8 @@ ERROR_SHAPES: list[tuple[type[CoulisseError], ErrorShape]] = [
     (CoulisseError, ErrorShape(500, "server_error")),
 ]
 
+RATE_LIMITED_SECONDS = 30.0
+"""The Retry-After where a provider named none: most limits of theirs are per minute."""
 MAX_RETRY_AFTER_SECONDS = 60
 """The longest Retry-After that OpenAI's clients obey."""
 
@@ -143,6 +145,8 @@ def internal_error() -> dict[str, Any]:
 def error_response(error: CoulisseError) -> HttpResponse:
     headers = dict(getattr(error, "headers", {}))
     seconds = retry_after_seconds(error)
+    if seconds is None and isinstance(error, RateLimited):
+        seconds = RATE_LIMITED_SECONDS
     if seconds is not None:
         headers["Retry-After"] = str(math.ceil(seconds))
     if _is_final(error):

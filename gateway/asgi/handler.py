@@ -66,6 +66,10 @@ COMMON_HEADERS = (
 )
 """Headers of every response that does not set them itself."""
 
+UNAVAILABLE = 503
+RETRY_AFTER = (b"retry-after", b"2")
+"""Of each 503 whose error does not know a time: another process may answer at once."""
+
 PREFLIGHT_HEADER = b"access-control-request-method"
 
 CLIENT_LEFT = 499
@@ -278,6 +282,8 @@ class ResponseSender:
         values = {name.lower(): value for name, value in headers}
         headers += [header for header in COMMON_HEADERS if header[0] not in values]
         headers.append((REQUEST_ID_HEADER, self._request_id))
+        if self.status == UNAVAILABLE and RETRY_AFTER[0] not in values:
+            headers.append(RETRY_AFTER)
         if self.cors_headers:
             headers += [*self.cors_headers, *cors.exposed_headers(headers)]
 

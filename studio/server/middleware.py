@@ -15,6 +15,8 @@ from api_base.json_responses import json_response
 from gateway.html_pages import HtmlPage
 from studio.base import error_responses
 
+KEPT_HEADERS = ("Allow", "Retry-After")
+
 
 class ErrorMiddleware:
     """Handles errors that neither a view nor the access check handles."""
@@ -41,7 +43,8 @@ def error_response(request: HttpRequest, exc: Exception) -> HttpResponseBase:
     response = error_responses.handle_exception(exc, {"request": request})
     data, status = response.data, response.status_code
     if not wants_html(request):
-        return json_response(data, status=status)
+        kept = {name: response[name] for name in KEPT_HEADERS if name in response}
+        return json_response(data, status=status, headers=kept)
     # The shell of other pages reads its user from the database.
     if status == 500:
         return HtmlPage("studio/errors/server_error.html", status=status)
