@@ -32,5 +32,6 @@ RUN ln -s /app/deploy/coulisse /usr/local/bin/coulisse \
 VOLUME /app/.coulisse
 EXPOSE 8421
 
-HEALTHCHECK --interval=30s --timeout=10s --start-period=20s CMD coulisse status --ready
+HEALTHCHECK --interval=10s --timeout=6s --start-period=20s \
+    CMD ["python", "-I", "-S", "/app/deploy/health"]
 CMD ["coulisse", "start", "--foreground"]

@@ -92,9 +92,3 @@ def test_status_shows_the_next_restart_of_an_ended_child(state, capsys) -> None:
     match = re.search(line, capsys.readouterr().out)
     assert match is not None
     assert math.ceil(due_at - time.time()) <= int(match[1]) <= 70
-
-
-def test_docker_image_has_a_readiness_check(settings) -> None:
-    dockerfile = (settings.BASE_DIR / "Dockerfile").read_text()
-    assert "HEALTHCHECK" in dockerfile
-    assert "CMD coulisse status --ready\n" in dockerfile
