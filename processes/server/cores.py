@@ -35,7 +35,8 @@ def owns_cores() -> bool:
     """Return whether this server may choose among all cores of the machine.
 
     The processes of several containers see the same cores and the same pids, so all of
-    them would choose the same core. Whoever limits the cores of a process has chosen.
+    them would choose the same core. An operator who
+    limits the cores of a process has chosen them.
     """
     return not is_in_container() and len(usable_cores()) == os.cpu_count()
 
