@@ -8,12 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
 
 from core.errors import error_type, recorded_text
 from core.events import Usage
 from core.runtime import trace_context
+from core.runtime.shared_clock import now
 from core.runtime.trace_context import TraceContext
 
 ToolKind = Literal[
@@ -21,11 +22,6 @@ ToolKind = Literal[
 ]
 """The kind of the called tool; `safety` is a check of the turn, `unknown` a tool that
 does not exist."""
-
-
-def now() -> datetime:
-    """Return the current time, timezone-aware, in UTC."""
-    return datetime.now(UTC)
 
 
 CANCELLED = "cancelled"

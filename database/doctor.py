@@ -12,7 +12,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.template.defaultfilters import filesizeformat
 
 from core.errors import CoulisseError
-from core.runtime import clock_skew
+from core.runtime import shared_clock
 from database import rust_database
 
 UNREACHABLE = {
@@ -21,6 +21,7 @@ UNREACHABLE = {
     "sqlite": "check the rights of the file and of its directory, and that the file is "
     "not damaged (`sqlite3 FILE 'PRAGMA quick_check'`)",
 }
+MAX_SKEW_SECONDS = 5.0
 MIGRATE = "run `coulisse migrate`; `start` does this, too"
 UNWRITABLE = (
     "check the rights of the file and of its directory, the free space, and that "
@@ -114,11 +115,13 @@ def _check_postgresql() -> Iterator[checks.CheckMessage]:
         )
     else:
         yield checks.Info(f"pgvector {version}")
-    clock = "SELECT extract(epoch FROM clock_timestamp())"
-    skew = clock_skew.measure(lambda: float(_fetch(clock)))
-    if problem := clock_skew.describe(skew, "database"):
+    skew = shared_clock.skew_seconds()
+    if abs(skew) > MAX_SKEW_SECONDS:
+        side = "behind" if skew > 0 else "ahead of"
         yield checks.Warning(
-            problem, hint="synchronize the clocks of both machines (NTP)"
+            f"the clock of this machine is {abs(skew):.0f} s {side} the database's, "
+            "which decides when tasks run",
+            hint="synchronize it (NTP), for logs, limits and tokens",
         )
     used = int(_fetch("SELECT count(*) FROM pg_stat_activity"))
     limit = int(_fetch("SHOW max_connections"))

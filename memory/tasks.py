@@ -5,11 +5,12 @@ Each may be sent at any time and repeatedly: the database rows hold the work.
 
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
 from celery import shared_task
 
 from config import live
+from core.runtime import shared_clock
 from memory import memory_settings
 from memory.facts import candidates
 from memory.models import Fact
@@ -27,13 +28,13 @@ logger = logging.getLogger(__name__)
 @shared_task(name="memory.tasks.sweep", ignore_result=True)
 def sweep() -> None:
     """Run the periodic sweep, every half minute."""
-    run_sweep(datetime.now(UTC))
+    run_sweep(shared_clock.now())
 
 
 @shared_task(name="memory.tasks.consolidate", ignore_result=True)
 def consolidate() -> None:
     """Summarize old conversations if it is time."""
-    consolidation.consolidate(datetime.now(UTC))
+    consolidation.consolidate(shared_clock.now())
 
 
 def run_sweep(now: datetime) -> dict[str, int]:

@@ -1,11 +1,12 @@
 """Celery tasks of smoke tests."""
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from celery import shared_task
 
 from config import live
+from core.runtime import shared_clock
 from smoke.config import SMOKE_TESTS
 from smoke.models import SmokeRun
 from tasks.config import TASKS
@@ -29,7 +30,7 @@ def launch_due(*, now: datetime | None = None) -> list[SmokeRun]:
     Older ticks are skipped; so are all while no tasks run, because they would
     accumulate.
     """
-    now = now or datetime.now(UTC)
+    now = now or shared_clock.now()
     config = live.current()
     if not config.get(TASKS).enabled:
         return []

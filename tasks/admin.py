@@ -1,7 +1,6 @@
 """Background tasks in the studio."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +16,7 @@ from admin_base.columns import column, link
 from admin_base.filters import ChoiceFilter, TimeFilter
 from admin_base.templatetags.studio import usd
 from core import ids
+from core.runtime import shared_clock
 from tasks.errors import TaskUnknown
 from tasks.models import Task
 from tasks.queue import task_kinds
@@ -126,7 +126,7 @@ class TaskAdmin(UserModelAdmin):
         fields = ("state", "attempts", "is_cancelled", "turn_id", "cost_micro_usd")
         return {
             "colour": COLOURS[row.state],
-            "is_due": row.due_at <= datetime.now(UTC),
+            "is_due": row.due_at <= shared_clock.now(),
             "revision": " ".join(str(getattr(row, name)) for name in fields),
         }
 

@@ -1,12 +1,13 @@
 """The check of the queue by `coulisse doctor`."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from django.core import checks
 from django.db.models import Count, Min
 
 from config.sections import Config
+from core.runtime import shared_clock
 from tasks.config import TASKS
 from tasks.models import Task
 from tasks.models.queryset import TaskState
@@ -18,7 +19,7 @@ DAY = timedelta(days=1)
 
 def check_queue(config: Config | None) -> Iterator[checks.CheckMessage]:
     """Check how long due tasks wait, and whether tasks failed for good."""
-    now = datetime.now(UTC)
+    now = shared_clock.now()
     due = Task.objects.open().filter(state=TaskState.QUEUED, due_at__lte=now)
     found = due.aggregate(count=Count("pk"), oldest=Min("due_at"))
     count = found["count"]

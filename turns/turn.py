@@ -12,12 +12,11 @@ from access.users.caller import ANONYMOUS, Caller
 from agents.config import AgentConfig
 from agents.tool_set import ToolSet
 from config.sections import Config
-from core import trace
 from core.history import HistoryMode
 from core.ids import TurnId, UserId, new_turn_id
 from core.messages import Message
 from core.reply import Reply
-from core.runtime import request_ids
+from core.runtime import request_ids, shared_clock
 from core.runtime.trace_context import TraceContext
 from core.tools import Tool
 from core.trace import Call
@@ -100,7 +99,7 @@ class TurnRequest:
 class StartTime:
     """The current time, as wall-clock and as monotonic time."""
 
-    at: datetime = field(default_factory=trace.now)
+    at: datetime = field(default_factory=shared_clock.now)
     clock: float = field(default_factory=time.perf_counter)
 
 

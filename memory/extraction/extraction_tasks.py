@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import Count, Q
 
 from core.ids import TurnId, UserId
+from core.runtime import shared_clock
 from core.text import redaction
 from memory.models import Owner
 from tasks.models import EXTRACTION, Task, TaskQuerySet
@@ -119,7 +120,7 @@ class ExtractionTask:
         the same row.
         """
         with transaction.atomic():
-            owner = Owner.objects.lock(self.user_id, datetime.now(UTC))
+            owner = Owner.objects.lock(self.user_id, shared_clock.now())
             self.task.lock_lease()
             if self.time_zone and self.time_zone != owner.time_zone:
                 owner.time_zone = self.time_zone
@@ -204,7 +205,7 @@ def count_by_state(rows: TaskQuerySet, now: datetime | None = None) -> dict[str,
 
     Waiting tasks are queued for later; skipped ones have a reason.
     """
-    is_open, is_late = Q(state="queued"), Q(due_at__lte=now or datetime.now(UTC))
+    is_open, is_late = Q(state="queued"), Q(due_at__lte=now or shared_clock.now())
     is_running, is_done = Q(state="running"), Q(state="done")
     is_skipped = Q(result__startswith='{"skipped"')
     return rows.aggregate(

@@ -11,6 +11,7 @@ from django.db import models, transaction
 from django.db.models import F
 from django.utils import timezone
 
+from core.runtime import shared_clock
 from memory.errors import UserErased
 from memory.models import plain_sql
 
@@ -110,7 +111,7 @@ class ErasureQuerySet(models.QuerySet["Erasure"]):
 
     def record(self, user_id: UUID) -> None:
         """Note that a user is erased now."""
-        values = {"at": timezone.now()}
+        values = {"at": shared_clock.now()}
         self.update_or_create(user_digest=_digest(user_id), defaults=values)
 
     def refuse_erased(self, user_id: UUID, since: datetime | None) -> None:

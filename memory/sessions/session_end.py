@@ -6,7 +6,7 @@ transaction; the task writes the episode and closes the session (`session_worker
 
 import time
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
@@ -14,6 +14,7 @@ from django.db import transaction
 from config import live
 from config.sections import Config
 from core.ids import UserId
+from core.runtime import shared_clock
 from database import keyset
 from memory import memory_settings
 from memory.config import SessionConfig
@@ -40,7 +41,7 @@ def end(
     Returns None if none is open, or if it has had a turn since `idle_since`: of
     concurrent callers one ends it.
     """
-    now = datetime.now(UTC)
+    now = shared_clock.now()
     with transaction.atomic():
         open_ones = Thread.objects.in_session(idle_since).filter(pk=thread_id)
         thread = open_ones.select_for_update(no_key=True).first()

@@ -8,7 +8,7 @@ import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from django.db import transaction
 
@@ -16,6 +16,7 @@ from config import live
 from config.agent_settings import AGENT_SETTINGS
 from core.errors import public_text
 from core.ids import UserId, pseudonym
+from core.runtime import shared_clock
 from memory import memory_settings
 from memory.config import scope_key
 from memory.extraction import date_parsing, llm_call
@@ -185,7 +186,7 @@ def _store(
     """Store the episode, close the session and complete the task, all or none."""
     user_id = UserId(session.user_id)
     with transaction.atomic():
-        now = datetime.now(UTC)
+        now = shared_clock.now()
         withholding.lock_user(user_id)
         task.lock_lease()
         thread = Thread.objects.filter(pk=session.thread_id).first()

@@ -5,13 +5,14 @@ Every function takes the user and accesses only that user's threads.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 
 from django.db import transaction
 
 from core.ids import TurnId, UserId
 from core.messages import Message, Role
+from core.runtime import shared_clock
 from memory.extraction import extraction_tasks
 from memory.extraction.extraction_tasks import ExtractionRequest, TurnRange
 from memory.models import Erasure, StoredMessage, Thread
@@ -189,7 +190,7 @@ def append_turn(
     if not entries:
         Erasure.objects.refuse_erased(user_id, begun_at)
         return thread
-    now = datetime.now(UTC)
+    now = shared_clock.now()
     with transaction.atomic(savepoint=False):
         place = Place(thread)
         if facts is not NO_FACTS:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import httpx2
@@ -16,7 +16,7 @@ from redis import Redis, RedisError
 
 from config.config import PUBLIC_BASE_URL, SERVER
 from config.sections import Config
-from core.runtime import clock_skew
+from core.runtime import shared_clock
 from processes.errors import PackagesMissing
 from processes.management.commands.status import describe_child
 from processes.server import health_probe, server_plan
@@ -53,11 +53,10 @@ def check_server(_: Config | None) -> Iterator[checks.CheckMessage]:
 
 
 def check_broker(_: Config | None) -> Iterator[checks.CheckMessage]:
-    """Check that the broker answers, keeps its messages, and has the same time."""
+    """Check that the broker answers, and keeps its messages."""
     try:
         with closing(_broker()) as broker:
             info: dict[str, Any] = broker.info()
-            skew = clock_skew.measure(lambda: _read_time(broker))
     except (RedisError, OSError) as exc:
         yield _silent_broker(exc)
         return
@@ -69,10 +68,6 @@ def check_broker(_: Config | None) -> Iterator[checks.CheckMessage]:
         yield checks.Warning(
             f"the broker deletes keys when its memory is full ({policy})",
             hint="set its maxmemory-policy to noeviction",
-        )
-    if problem := clock_skew.describe(skew, "broker"):
-        yield checks.Warning(
-            problem, hint="synchronize the clocks of both machines (NTP)"
         )
 
 
@@ -100,7 +95,7 @@ def check_beat(_: Config | None) -> Iterator[checks.CheckMessage]:
     if last_run_at is None:
         yield _expected("beat has never run", f"{START}, or `coulisse beat`")
         return
-    age = datetime.now(UTC) - last_run_at
+    age = shared_clock.now() - last_run_at
     seconds = max(0, int(age.total_seconds()))
     if age <= BEAT_LATE:
         yield checks.Info(f"alive {seconds} s ago")
@@ -183,11 +178,6 @@ def _broker() -> "Redis":
     return Redis.from_url(
         settings.REDIS_URL, socket_connect_timeout=SECONDS, socket_timeout=SECONDS
     )
-
-
-def _read_time(broker: "Redis") -> float:
-    seconds, microseconds = broker.time()
-    return float(seconds + microseconds / 1e6)
 
 
 def _silent_broker(error: Exception) -> checks.CheckMessage:

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Collection
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from django.db import models, transaction
@@ -11,6 +11,7 @@ from django.db.models import Exists, Max, OuterRef, Q
 from config import live
 from core import ids
 from core.ids import UserId
+from core.runtime import shared_clock
 from judges.runs import judge_queue
 from smoke.config import SMOKE_TESTS, SmokeTestConfig
 from smoke.errors import RunUnknown
@@ -111,7 +112,7 @@ class SmokeRunQuerySet(models.QuerySet[Any]):
         batch = batch or uuid.uuid4()
         if once is not None:
             batch = uuid.uuid5(NAMESPACE, f"{test.name}\n{once}")
-        now = datetime.now(UTC)
+        now = shared_clock.now()
         runs = [
             self.model(
                 id=uuid.uuid5(batch, str(number)),
@@ -138,17 +139,17 @@ class SmokeRunQuerySet(models.QuerySet[Any]):
         # The conversations, and the open tasks of judges. First, because the handler of
         # a cancelled task closes the run.
         Task.objects.filter(user_id__in=users).cancel()
-        now = datetime.now(UTC)
+        now = shared_clock.now()
         return found.update(state=self.model.State.CANCELLED, finished_at=now)
 
     def close_finished(self, now: datetime | None = None) -> int:
         """Close runs whose tasks ended without them, and judged runs."""
-        now = now or datetime.now(UTC)
+        now = now or shared_clock.now()
         return self._close_abandoned(now) + self.close_judged(now)
 
     def close_judged(self, now: datetime | None = None) -> int:
         """Close all runs whose replies are judged; return how many."""
-        now = now or datetime.now(UTC)
+        now = now or shared_clock.now()
         found = self.filter(state=self.model.State.JUDGING)
         tasks = Task.objects.open().filter(kind=judge_queue.KIND)
         users = tasks.filter(user_id__in=found.values("user_id"))

@@ -2,11 +2,12 @@
 
 import uuid
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from django.db import models
 from django.db.models import Q
 
+from core.runtime import shared_clock
 from judges.models import Score
 from judges.runs import judge_queue
 from smoke.config import Expectations, SmokeTestConfig
@@ -180,7 +181,7 @@ class SmokeRun(models.Model):
 
     def close_if_judged(self, now: datetime | None = None) -> bool:
         """Close the run if its replies are judged; return whether this call did."""
-        now = now or datetime.now(UTC)
+        now = now or shared_clock.now()
         judging = SmokeRun.objects.filter(pk=self.pk, state=self.State.JUDGING)
         run = judging.first()
         if run is None or (run.judge_tasks().open().exists() and not run.is_late(now)):

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from django.db.models.expressions import RawSQL
 
 from config import live
 from core.ids import UserId
-from core.runtime import request_ids, trace_context
+from core.runtime import request_ids, shared_clock, trace_context
 from database import keyset
 from tasks.config import TASKS
 from tasks.errors import TaskUnknown
@@ -209,7 +209,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
         Return the added rows, without those whose key exists already.
         """
-        now = now or datetime.now(UTC)
+        now = now or shared_clock.now()
         rows = [self._build(spec, now) for spec in specs]
         rounds.assign_rounds(rows, now)
         if not any(row.key for row in rows):
@@ -256,7 +256,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def has_due(self, kind: str, *, now: datetime | None = None) -> bool:
         """Return whether a worker could claim a task of a kind."""
-        return claiming.has_due(kind, now or datetime.now(UTC))
+        return claiming.has_due(kind, now or shared_clock.now())
 
     def claim(
         self,
@@ -272,7 +272,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
         ordered kind only the first open task of each user is claimed. With `reruns`,
         tasks whose lease expired are claimed again. Two workers never claim one task.
         """
-        now = now or datetime.now(UTC)
+        now = now or shared_clock.now()
         if task_kinds.is_ordered(kind):
             return claiming.claim_in_order(self, kind, reruns=reruns, now=now)
         return claiming.claim_next(self, kind, users=users, reruns=reruns, now=now)
@@ -289,7 +289,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
             state=Case(
                 When(is_queued, then=Value(TaskState.CANCELLED)), default=F("state")
             ),
-            finished_at=Case(When(is_queued, then=Value(datetime.now(UTC)))),
+            finished_at=Case(When(is_queued, then=Value(shared_clock.now()))),
         )
         ACTIVE_TURNS.mark_tasks_changed()
         return cancelled
@@ -299,7 +299,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
         A judge's receipt in the result stays, because its calls were paid.
         """
-        now = datetime.now(UTC)
+        now = shared_clock.now()
         with transaction.atomic():
             ended = self.select_for_update().filter(state__in=states)
             rows = list(
@@ -331,7 +331,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
         self, tasks: "Collection[Task]", *, now: datetime | None = None
     ) -> None:
         """Extend this process's leases of running tasks."""
-        lease = (now or datetime.now(UTC)) + timedelta(seconds=LEASE_SECONDS)
+        lease = (now or shared_clock.now()) + timedelta(seconds=LEASE_SECONDS)
         rows = self.filter(pk__in=[task.pk for task in tasks], state=TaskState.RUNNING)
         rows.filter(worker=worker_identity.own_name()).update(due_at=lease)
 
@@ -358,7 +358,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
         ended = worker_identity.ended_workers(names)
         if not ended:
             return 0
-        return others.filter(worker__in=ended).update(due_at=now or datetime.now(UTC))
+        return others.filter(worker__in=ended).update(due_at=now or shared_clock.now())
 
     def close_abandoned(
         self, *, once: Collection[str] = (), now: datetime | None = None
@@ -367,7 +367,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
         Tasks that may run again stay claimable; kinds that run `once` do not.
         """
-        now = now or datetime.now(UTC)
+        now = now or shared_clock.now()
         expired = self.running().filter(due_at__lte=now)
         cancelled = expired.filter(is_cancelled=True).update(
             state=TaskState.CANCELLED, finished_at=now

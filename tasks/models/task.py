@@ -7,7 +7,7 @@ worker that lost its lease can write nothing.
 
 import uuid
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from django.db import connection, models, transaction
@@ -15,7 +15,7 @@ from django.db.models import F, Func, Q, Value
 from django.db.models.lookups import Exact
 
 from core.ids import TurnId, UserId
-from core.runtime import trace_context
+from core.runtime import shared_clock, trace_context
 from core.runtime.backoff import jittered_seconds
 from tasks.errors import LeaseLost, TaskNotEnded, TaskNotRepeatable, describe_error
 from tasks.models import rounds
@@ -286,7 +286,7 @@ class Task(models.Model):
             return
         values = [
             make_storable(result),
-            connection.ops.adapt_datetimefield_value(datetime.now(UTC)),
+            connection.ops.adapt_datetimefield_value(shared_clock.now()),
             *map(rounds.to_column, (turn_id or self.turn_id, self.pk, self.user_id)),
             self.attempts,
         ]
@@ -305,7 +305,7 @@ class Task(models.Model):
         stored with a final failure.
         """
         trace_context.note_failure(error)
-        now, failures = datetime.now(UTC), self.failures + 1
+        now, failures = shared_clock.now(), self.failures + 1
         text = make_storable(describe_error(error))[:MAX_ERROR_LENGTH]
         is_errored = is_final or failures >= self.max_failures
         if is_errored:
@@ -332,7 +332,7 @@ class Task(models.Model):
 
     def release(self, *, delay_seconds: float = 0.0) -> None:
         """Requeue it, because this worker will not finish it."""
-        due_at = datetime.now(UTC) + timedelta(seconds=delay_seconds)
+        due_at = shared_clock.now() + timedelta(seconds=delay_seconds)
         # The next claim increments the number, so this attempt can complete nothing.
         self._uncancelled().update(state=TaskState.QUEUED, due_at=due_at)
         self.close_cancelled()
@@ -341,7 +341,7 @@ class Task(models.Model):
     def close_cancelled(self) -> None:
         """Close it if its cancellation was requested, after it has stopped."""
         self._leased().filter(is_cancelled=True).update(
-            state=TaskState.CANCELLED, finished_at=datetime.now(UTC)
+            state=TaskState.CANCELLED, finished_at=shared_clock.now()
         )
 
     def lock_lease(self) -> None:

@@ -1,8 +1,9 @@
 """Recovers what a failure left behind: tasks of dead workers, and missing permits."""
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from core.runtime import shared_clock
 from tasks.models import Task
 from tasks.queue import publisher, task_kinds
 from tasks.queue.publisher import MAX_DELAY_SECONDS
@@ -34,7 +35,7 @@ def publish_permits(now: datetime | None = None) -> None:
 
     A worker that uses a permit publishes the next one, so one per kind is enough.
     """
-    now = now or datetime.now(UTC)
+    now = now or shared_clock.now()
     for kind in task_kinds.names():
         if Task.objects.has_due(kind, now=now):
             publisher.notify(kind)

@@ -1,9 +1,9 @@
 """The state of the queues, for a scrape of the metrics."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
+from core.runtime import shared_clock
 from tasks.models import Task
 from tasks.queue import task_kinds
 from tasks.queue.task_kinds import Queue
@@ -14,7 +14,7 @@ STATES = ("due", "delayed", "running")
 
 def read_figures() -> list[Figure]:
     """Return the size and the age of each queue, and its failed tasks; two queries."""
-    now = datetime.now(UTC)
+    now = shared_clock.now()
     tasks = {(queue.value, state): 0 for queue in Queue for state in STATES}
     ages = {(queue.value,): 0.0 for queue in Queue}
     errored = {(queue.value,): 0 for queue in Queue}

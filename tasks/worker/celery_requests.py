@@ -1,17 +1,29 @@
 """What Celery's `inspect`, events and Flower show of a running task: its row."""
 
-from typing import Any
+from typing import Any, Literal
 
 from celery import Task
 from celery.worker import state
 from celery.worker.request import Request
 
 from core.ids import pseudonym
+from core.runtime import shared_clock
 from tasks.queue.claimed_task import ClaimedTask
 
 
-class RowRequest(Request):
-    """A message that the worker has received, and the row that it runs."""
+class JobRequest(Request):
+    """A message that the worker has received."""
+
+    def maybe_expire(self) -> Literal[True] | None:
+        """Revoke it if it has expired, by the time that its sender shares."""
+        if not self.expires or shared_clock.now() <= self.expires:
+            return None
+        state.revoked.add(self.id)
+        return True
+
+
+class RowRequest(JobRequest):
+    """The same, and the row that it runs."""
 
     row: dict[str, Any] | None = None
 

@@ -1,14 +1,17 @@
 """What Celery's tools show of a running task."""
 
 import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from celery.worker import state
 
 from core.ids import pseudonym
+from core.runtime import shared_clock
+from coulisse_site.celery import Job
 from tasks.models import Task
-from tasks.worker.celery_requests import RowRequest, RowTask
+from tasks.worker.celery_requests import JobRequest, RowRequest, RowTask
 
 
 @pytest.fixture
@@ -51,3 +54,17 @@ def test_row_of_an_ended_execution_is_not_shown(request_id: str) -> None:
 
     request: Any = state.requests[request_id]
     assert (request.row, request.events) == (None, [])
+
+
+@pytest.mark.parametrize(("skew", "has_expired"), [(-45, None), (45, True)])
+def test_messages_expire_by_the_shared_time(
+    skew: int, has_expired: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Senders set the expiry by it; this machine's clock may show any other."""
+    at = datetime.now(UTC) + timedelta(seconds=skew)
+    monkeypatch.setattr(shared_clock, "now", lambda: at)
+    request: Any = JobRequest.__new__(JobRequest)
+    request.id = str(uuid.uuid4())
+    request.expires = datetime.now(UTC) + timedelta(seconds=5)
+    assert request.maybe_expire() is has_expired
+    assert Job.Request == f"{JobRequest.__module__}:{JobRequest.__name__}"

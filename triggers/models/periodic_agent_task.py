@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -15,6 +15,7 @@ from pydantic import ValidationError as FieldsInvalid
 
 from config import live
 from config.sections import Config
+from core.runtime import shared_clock
 from triggers.config import TRIGGERS, CronTrigger
 from triggers.models.trigger_state import TriggerState
 from triggers.runs import run_log, trigger_runs
@@ -186,7 +187,7 @@ class PeriodicAgentTask(PeriodicTask):
 
     def next_times(self, count: int) -> Iterator[datetime]:
         if self.state == "active":
-            yield from islice(self.times.after(datetime.now(UTC)), count)
+            yield from islice(self.times.after(shared_clock.now()), count)
 
     @property
     def trigger(self) -> CronTrigger:
@@ -257,7 +258,7 @@ class PeriodicAgentTask(PeriodicTask):
         """
         self.task = task_requests.KIND
         if self.every_seconds and self.start_time is None:
-            self.start_time = datetime.now(UTC)
+            self.start_time = shared_clock.now()
         if self._state.adding or self._schedule_values() != self._stored_schedule:
             self.last_run_at = None
         else:

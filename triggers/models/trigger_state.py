@@ -1,11 +1,12 @@
 """Counters of triggers, and the runs that they count: tasks."""
 
 import uuid
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.db import models, transaction
 
+from core.runtime import shared_clock
 from tasks.models import Task, TaskQuerySet
 from triggers.errors import TriggerRunning
 from triggers.runs import trigger_runs
@@ -21,7 +22,7 @@ class TriggerStateQuerySet(models.QuerySet["TriggerState"]):
         Runs in the caller's transaction if there is one. The caller notifies a worker
         after the commit.
         """
-        now = now or datetime.now(UTC)
+        now = now or shared_clock.now()
         with transaction.atomic():
             # One event of a trigger at a time, so that each sees the runs of the
             # others.

@@ -16,7 +16,8 @@ from pydantic import Field, Strict, WithJsonSchema
 from agents.function_tools import FunctionTool, ToolArguments, json_tool
 from core.errors import Invalid
 from core.ids import UserId
-from core.trace import Call, TracedToolCall, now
+from core.runtime import shared_clock
+from core.trace import Call, TracedToolCall
 from database import database_executor
 from memory.config import USER_SCOPE, UserState
 from memory.errors import FactUnknown
@@ -169,7 +170,7 @@ class _MemoryToolHandlers:
     memory: UserMemory | None
     scope: str | None
     """None is any; new facts are then of the widest."""
-    begun_at: datetime = field(default_factory=now)
+    begun_at: datetime = field(default_factory=shared_clock.now)
     """When the turn began."""
 
     @property

@@ -1,9 +1,10 @@
 """Receipts of tool calls: a repetition of a call returns the first output."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from core.ids import UserId
+from core.runtime import shared_clock
 from database.errors import TurnDiscarded
 from tasks.models import CallReceipt
 
@@ -34,7 +35,7 @@ def begin(call: Call) -> tuple[bool, str | None]:
 
     The output is None while another request runs it.
     """
-    now = datetime.now(UTC)
+    now = shared_clock.now()
     receipt, is_new = CallReceipt.objects.get_or_create(
         key=call.key, defaults={"user_id": call.user_id, "begun_at": now}
     )

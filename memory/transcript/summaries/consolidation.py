@@ -8,12 +8,13 @@ import logging
 import random
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from config import live
 from core import token_estimates
 from core.errors import CoulisseError
 from core.ids import UserId, pseudonym
+from core.runtime import shared_clock
 from memory import memory_settings
 from memory.extraction import llm_call
 from memory.extraction.prompts import PromptMessage
@@ -80,7 +81,7 @@ def _rewrite_empty_summaries(
         emptied = emptied.filter(user_id=user_id)
     failures = 0
     while failures < MAX_FAILURES and time.monotonic() < until:
-        summary = emptied.claim_empty(datetime.now(UTC))
+        summary = emptied.claim_empty(shared_clock.now())
         if summary is None:
             break
         failures = 0 if _rewrite(summary, model) else failures + 1
@@ -133,7 +134,7 @@ class _Consolidator:
                     break
                 self._summarize_thread(thread_id, cutoff)
         finally:
-            run.finished_at = datetime.now(UTC)
+            run.finished_at = shared_clock.now()
             if not run.is_dry_run:
                 run.save()
 

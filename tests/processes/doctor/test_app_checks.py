@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -54,6 +55,14 @@ def test_database_is_described():
     assert str(connection.settings_dict["NAME"]) in found[0].msg
     is_postgresql = connection.vendor == "postgresql"
     assert ("pgvector" in texts(found)) == is_postgresql
+
+
+def test_clock_that_differs_from_the_databases_is_a_warning(monkeypatch):
+    assert "the clock" not in texts(check_database())
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 60)
+    is_postgresql = connection.vendor == "postgresql"
+    found = texts(check_database(), checks.WARNING)
+    assert ("is 60 s ahead of the database's" in found) == is_postgresql
 
 
 def test_write_test_leaves_no_row():

@@ -8,7 +8,6 @@ from django.core import checks
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from config.loading import loader
-from core.runtime import clock_skew
 from processes.doctor import process_checks
 from processes.server import health_probe, server_plan
 from processes.supervision.run_state import ChildRecord
@@ -58,13 +57,6 @@ def test_broker_that_answers_is_fine(broker):
     [found] = process_checks.check_broker(None)
     assert found.level == checks.INFO
     assert found.msg.startswith("Valkey ")
-
-
-def test_broker_with_another_clock_is_a_warning(broker, monkeypatch):
-    read = process_checks._read_time
-    monkeypatch.setattr(process_checks, "_read_time", lambda it: read(it) - 90)
-    found = texts(process_checks.check_broker(None), checks.WARNING)
-    assert "the clock of the broker is 90 s behind this machine's" in found
 
 
 def test_broken_broker_is_a_problem_without_its_password(no_broker):
@@ -174,12 +166,3 @@ def test_public_address_of_another_program_is_a_warning(project, fake):
     config = with_address(project, f"public_base_url: {fake.root_url}")
     found = texts(process_checks.check_public_address(config), checks.WARNING)
     assert "not as this server does" in found
-
-
-@pytest.mark.parametrize(
-    ("skew", "text"),
-    [(4, None), (-4, None), (60, "60 s ahead of"), (-60, "60 s behind")],
-)
-def test_clock_skew_is_described_beyond_five_seconds(skew, text):
-    found = clock_skew.describe(skew, "database")
-    assert (found is None) if text is None else text in str(found)
