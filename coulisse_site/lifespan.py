@@ -10,10 +10,11 @@ from access.users import user_namespace
 from agents.skills import skill_registry
 from config import live
 from core.errors import CoulisseError
-from database import database_executor
+from database import database_executor, heartbeat_loop
 from database.errors import DatabaseDown
 from gateway.asgi.handler import GatewayHandler
 from memory.recall import query_preparation
+from processes.process_reports import report_of
 from providers import client
 from providers.pricing import price_table
 from providers.transport import circuit_sharing
@@ -51,8 +52,9 @@ class Lifespan:
             return
         event_loop_bridge.attach_loop()
         live_task = broadcaster.start()
-        metrics = contextlib.AsyncExitStack()
-        await metrics.enter_async_context(recording.sampled("web"))
+        opened = contextlib.AsyncExitStack()
+        await opened.enter_async_context(recording.sampled("web"))
+        await opened.enter_async_context(heartbeat_loop.sent(report_of("web")))
         preload = asyncio.create_task(_preload())
         discovery = asyncio.create_task(mcp_sessions.discover_tools())
         sharing = asyncio.create_task(circuit_sharing.run())
@@ -74,7 +76,7 @@ class Lifespan:
         await asyncio.to_thread(publisher.flush)
         await schema_worker_pool.close()
         await client.close()
-        await metrics.aclose()
+        await opened.aclose()
         await asyncio.to_thread(exporter.close)
         await send({"type": "lifespan.shutdown.complete"})
 

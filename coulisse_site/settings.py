@@ -118,6 +118,7 @@ DEBUG = False
 ALLOWED_HOSTS = ["*"]
 
 INSTALLED_APPS = [
+    "database",
     "admin_base",
     "config",
     "providers",

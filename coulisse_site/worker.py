@@ -8,6 +8,8 @@ from typing import Any
 from celery import signals
 
 from config import live
+from database import heartbeat_loop
+from processes.process_reports import report_of
 from providers.transport import circuit_sharing
 from tasks.worker import service
 from telemetry.live_turns.live_publisher import LivePublisher
@@ -23,6 +25,7 @@ def start_service(**_: Any) -> None:
         resources=[
             export_traces,
             lambda: recording.sampled("worker"),
+            lambda: heartbeat_loop.sent(report_of("worker")),
             worker_resources.opened,
         ],
         companions=[

@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 MAX_WAIT_SECONDS = 10
 
 _executor = ThreadPoolExecutor(settings.COULISSE_DATABASE_THREADS, "database")
+on_failure: Callable[[Exception], None] | None = None
+"""Called on the thread of a call that found the database unavailable."""
 _pending_writes: set[asyncio.Future[Any]] = set()
 
 
@@ -171,4 +173,6 @@ def _call(function: Callable[..., T], args: Arguments, kwargs: Keywords) -> T:
     except (DatabaseError, InterfaceError) as exc:
         logger.error("database unavailable: %s", exc)
         connection.close()
+        if on_failure is not None:
+            on_failure(exc)
         raise DatabaseDown from exc

@@ -9,6 +9,10 @@ class DatabaseDown(Unavailable):
     code = "database_unavailable"
 
 
+class DatabaseUnwritable(DatabaseDown):
+    """Nothing can be stored at the moment, so no model was asked. Try again later."""
+
+
 class TurnDiscarded(Exception):
     """The write is obsolete: its task was erased, or another worker has the task.
 

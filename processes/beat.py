@@ -8,14 +8,13 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from celery import Celery
 from celery.beat import Scheduler
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from processes import process_startup
+from processes import process_reports, process_startup
 from telemetry.metrics import recording
 
 FORCE_EXIT_SECONDS = 5.0
@@ -27,7 +26,17 @@ def run() -> None:
         # Celery's own command would import all jobs to send their names.
         app: Celery = import_string(settings.COULISSE_CELERY_APP)
         scheduler = import_string(settings.CELERY_BEAT_SCHEDULER)(app)
-        run_scheduler(scheduler, after_tick=partial(recording.update, "beat"))
+        # By their names, because models load only after Django is set up.
+        send = import_string("database.heartbeats.beat_if_due")
+        end = import_string("database.heartbeats.end")
+        report = process_reports.report_of("beat")
+
+        def after_tick() -> None:
+            recording.update("beat")
+            send(report)
+
+        run_scheduler(scheduler, after_tick=after_tick)
+        end()
 
 
 def run_scheduler(

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from admin_base.model_admin import StudioModelAdmin
+from database.models import RunningProcess
 from memory.models import ConsolidationRun, FactChange, Summary
 from smoke.models import SmokeMessage
 from studio.base.views import StudioView
@@ -21,6 +22,7 @@ LIST_COLUMNS: dict[type[Model], Sequence[str]] = {
     Expense: ("spent_at", "purpose", "name", "agent", "model", "cost_micro_usd"),
     FactChange: ("at", "user_id", "action", "by", "reason"),
     ModelCall: ("started_at", "turn_id", "agent", "provider", "model", "seconds"),
+    RunningProcess: ("started_at", "kind", "host", "pid", "version", "seen_at"),
     SmokeMessage: ("sent_at", "run_id", "position", "speaker", "agent"),
     Summary: ("created_at", "user_id", "first_position", "end_position", "model"),
     ToolCall: ("started_at", "turn_id", "kind", "name", "seconds", "error"),

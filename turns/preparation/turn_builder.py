@@ -17,7 +17,7 @@ from core.history import History, HistoryMode
 from core.messages import Message
 from core.runtime import request_facts
 from core.tools import Tool
-from database import database_executor
+from database import database_executor, running_processes
 from memory import memory_settings
 from memory.config import scope_key
 from memory.extraction.extraction_tasks import ExtractionRequest
@@ -54,6 +54,7 @@ async def prepare(request: TurnRequest) -> Turn:
 
     Uses the database once. If it raises, the reservation is released.
     """
+    running_processes.refuse_if_unwritable()
     started = StartTime()
     embeddings = usage_collector.start_collecting()
     config = live.current()

@@ -1,0 +1,8 @@
+"""The Django app of what all tables share."""
+
+from django.apps import AppConfig
+
+
+class DatabaseApp(AppConfig):
+    name = "database"
+    verbose_name = "Processes"

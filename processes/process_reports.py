@@ -1,0 +1,16 @@
+"""What the processes of this installation write of themselves in their heartbeats."""
+
+from collections.abc import Callable
+from functools import partial
+
+from config import live
+from database.running_processes import ProcessReport
+
+
+def report_of(kind: str) -> Callable[[], ProcessReport]:
+    """Return a function that describes this process as it is when called."""
+    return partial(_report, kind)
+
+
+def _report(kind: str) -> ProcessReport:
+    return ProcessReport(kind, live.current().digest)
