@@ -19,6 +19,7 @@ VARIABLES = (
     "COULISSE_LOG_LEVEL",
     "COULISSE_PIN_CORES",
     "COULISSE_PROCESSES",
+    "COULISSE_STATE_DIR",
     "COULISSE_TOKEN",
     "COULISSE_USER_NAMESPACE",
     "COULISSE_VAULT_KEY",
@@ -70,6 +71,24 @@ def database_settings(state_dir: Path) -> dict[str, Any]:
     options = {**POSTGRESQL_TIMEOUTS, **config.get("OPTIONS", {})}
     # The database executor's threads keep their connections and reopen broken ones.
     return {**config, "CONN_MAX_AGE": None, "OPTIONS": options}
+
+
+def read_state_dir(config: Path) -> Path:
+    """Return `COULISSE_STATE_DIR`; by default a directory beside the YAML.
+
+    A directory that is named has to exist: without the volume that should be there, a
+    server would start with new keys.
+    """
+    text: str = env.str("COULISSE_STATE_DIR", default="")
+    if not text:
+        return config.parent / ".coulisse"
+    path = Path(text).absolute()
+    if not path.is_dir():
+        raise SystemExit(
+            f"COULISSE_STATE_DIR is {path}, which is not a directory: create it or "
+            "mount its volume, or unset the variable to use .coulisse/ beside the YAML"
+        )
+    return path
 
 
 def read_count(name: str, *, default: int) -> int:

@@ -21,7 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 COULISSE_CONFIG = Path(env.str("COULISSE_CONFIG", default="coulisse.yaml")).absolute()
-COULISSE_STATE_DIR = COULISSE_CONFIG.parent / ".coulisse"
+COULISSE_STATE_DIR = environment.read_state_dir(COULISSE_CONFIG)
 # The keys that encrypt users' MCP tokens, unless the environment sets them.
 COULISSE_SECRETS_FILE = COULISSE_STATE_DIR / "secrets.env"
 # The files of users, with `storage: {backend: fs}`, and uploads that are received.

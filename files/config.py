@@ -49,7 +49,7 @@ class StorageConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     backend: Literal["fs", "s3"] = Field(
-        "fs", description="`fs` is the folder `.coulisse/files`, `s3` a bucket."
+        "fs", description="`fs` is `files/` in the state directory, `s3` a bucket."
     )
     s3: S3Config | None = Field(None, description="The bucket of `backend: s3`.")
     max_file_bytes: int | None = Field(

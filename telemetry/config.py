@@ -71,8 +71,8 @@ class RequestLogConfig(BaseModel):
     path: str = Field(
         default=".coulisse/requests.log",
         min_length=1,
-        description="The file; a relative path is beside the YAML. `stderr` writes "
-        "among the other log lines.",
+        description="The file: one in `.coulisse/` is in the state directory, another "
+        "relative path is beside the YAML. `stderr` writes among the other log lines.",
     )
     max_bytes: int = Field(
         default=50 * 1024 * 1024,

@@ -136,7 +136,7 @@ def _database() -> str:
     if "sqlite" not in database["ENGINE"]:
         return f"postgresql at {database.get('HOST') or 'localhost'}"
     path = Path(database["NAME"])
-    project = Path(settings.COULISSE_STATE_DIR).parent
+    project = Path(settings.COULISSE_CONFIG).parent
     if path.is_relative_to(project):
         path = path.relative_to(project)
     return f"sqlite at {path}"

@@ -1,5 +1,6 @@
-"""The files of one running server, in `.coulisse/` beside the YAML."""
+"""The files of one running server, in `COULISSE_STATE_DIR`."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -37,14 +38,16 @@ class StateDir:
         """
         try:
             self.root.mkdir(mode=0o700, exist_ok=True)
+            if not os.access(self.root, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             status = self.root.stat()
             # The directory of another user, such as a mounted volume, stays as it is.
             if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
                 self.root.chmod(0o700)
         except OSError as exc:
             raise StateUnwritable(
-                f"cannot create {self.root}: {exc.strerror}; make the YAML's directory "
-                "writable, or move the YAML"
+                f"cannot write to the state directory {self.root}: {exc.strerror}; "
+                "make it writable, or set COULISSE_STATE_DIR to another directory"
             ) from exc
 
 

@@ -28,6 +28,8 @@ MAX_WAITING = 10_000
 WARNING_SECONDS = 60.0
 """The interval of warnings about a log that cannot be written."""
 STDERR = "stderr"
+STATE_FOLDER = ".coulisse"
+"""Stands for the state directory in paths of the YAML."""
 """The path that means stderr."""
 REFUSAL_KEY = "coulisse.refusal"
 """Where the scope of a request has the fields of its refusal by the HTTP server."""
@@ -51,8 +53,15 @@ def active_config() -> RequestLogConfig | None:
 
 
 def log_path(config: RequestLogConfig) -> Path:
-    """Return the path of the file; a relative one is beside the YAML."""
-    return Path(settings.COULISSE_STATE_DIR).parent / config.path
+    """Return the path of the file.
+
+    One in `.coulisse/` is in the state directory, wherever that is; another relative
+    path is beside the YAML.
+    """
+    path = Path(config.path)
+    if path.parts[0] == STATE_FOLDER:
+        return Path(settings.COULISSE_STATE_DIR, *path.parts[1:])
+    return Path(settings.COULISSE_CONFIG).parent / path
 
 
 class RequestLogWriter:

@@ -19,3 +19,18 @@ def test_redis_connections_have_timeouts():
     for options in (settings.CELERY_BROKER_TRANSPORT_OPTIONS, layer):
         assert 0 < options["socket_connect_timeout"] <= 5
         assert 0 < options["socket_timeout"] <= 10
+
+
+def test_state_directory_is_beside_the_yaml_by_default(monkeypatch, tmp_path):
+    monkeypatch.delenv("COULISSE_STATE_DIR", raising=False)
+    yaml = tmp_path / "team.yaml"
+    assert environment.read_state_dir(yaml) == tmp_path / ".coulisse"
+
+
+def test_missing_state_directory_is_named(monkeypatch, tmp_path):
+    volume = tmp_path / "volume"
+    monkeypatch.setenv("COULISSE_STATE_DIR", str(volume))
+    with pytest.raises(SystemExit, match=f"COULISSE_STATE_DIR is {volume}, .*mount"):
+        environment.read_state_dir(tmp_path / "team.yaml")
+    volume.mkdir()
+    assert environment.read_state_dir(tmp_path / "team.yaml") == volume

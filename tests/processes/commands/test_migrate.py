@@ -21,7 +21,7 @@ def test_migrate_reports_an_unwritable_directory(project: Project) -> None:
     project.state.root.write_text("a file where the directory belongs")
     refused = project.run("migrate")
     assert refused.returncode == 1
-    assert refused.stderr.startswith("CommandError: cannot create")
+    assert refused.stderr.startswith("CommandError: cannot write to the state")
 
 
 def test_database_with_unknown_schema_is_refused(

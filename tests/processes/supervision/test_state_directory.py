@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from processes.errors import StateUnwritable
 from processes.supervision.state_directory import StateDir
 
 
@@ -25,3 +26,9 @@ def test_state_directory_of_others_is_not_changed(tmp_path: Path, monkeypatch) -
     monkeypatch.setattr("os.getuid", lambda: -1)
     state.prepare()
     assert state.root.stat().st_mode & 0o777 == 0o755
+
+
+def test_unwritable_state_directory_is_named(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(StateUnwritable, match=f"{tmp_path}: .*COULISSE_STATE_DIR"):
+        StateDir(tmp_path).prepare()
