@@ -17,6 +17,7 @@ VARIABLES = (
     "COULISSE_HMAC_KEY",
     "COULISSE_LOG_FORMAT",
     "COULISSE_LOG_LEVEL",
+    "COULISSE_MIGRATE",
     "COULISSE_PIN_CORES",
     "COULISSE_PROCESSES",
     "COULISSE_STATE_DIR",
@@ -114,6 +115,14 @@ def read_log_format() -> str:
     if name not in ("text", "json"):
         raise SystemExit(f"COULISSE_LOG_FORMAT must be text or json, not '{name}'")
     return name
+
+
+def read_migrate() -> bool:
+    """Return `COULISSE_MIGRATE`: whether `start` applies migrations."""
+    text: str = env.str("COULISSE_MIGRATE", default="on")
+    if text not in ("on", "off"):
+        raise SystemExit(f"COULISSE_MIGRATE must be on or off, not '{text}'")
+    return text == "on"
 
 
 def read_processes() -> frozenset[str]:

@@ -260,6 +260,8 @@ COULISSE_DATABASE_THREADS = environment.read_count(
 )
 # None: if the machine's cores are this server's.
 COULISSE_PIN_CORES = env.bool("COULISSE_PIN_CORES", default=None)
+# `start --no-migrate` turns it off, too: then `coulisse migrate` is a job of its own.
+COULISSE_MIGRATE = environment.read_migrate()
 COULISSE_PROCESSES = environment.read_processes()
 # Tasks of memory that a worker runs at a time; `tasks.workers` limits the others.
 COULISSE_WORKER_THREADS = environment.read_count("COULISSE_WORKER_THREADS", default=4)

@@ -13,7 +13,7 @@ from django.template.defaultfilters import filesizeformat
 
 from core.errors import CoulisseError
 from core.runtime import shared_clock
-from database import rust_database
+from database import rust_database, schema
 
 UNREACHABLE = {
     "postgresql": "check DATABASE_URL, and that the database server runs and accepts "
@@ -71,10 +71,8 @@ def _describe() -> str:
 
 def _check_migrations() -> Iterator[checks.CheckMessage]:
     executor = MigrationExecutor(connection)
-    nodes = executor.loader.graph.leaf_nodes()
-    if count := len(executor.migration_plan(nodes)):
-        plural = "migration is" if count == 1 else "migrations are"
-        yield checks.Error(f"{count} {plural} not applied", hint=MIGRATE)
+    if missing := schema.missing_migrations():
+        yield checks.Error(f"it lacks {schema.describe(missing)}", hint=MIGRATE)
     known = executor.loader.disk_migrations or {}
     ours = {app for app, _ in known}
     applied = executor.loader.applied_migrations or {}

@@ -1,7 +1,5 @@
 """Operations of migrations that do not stop a server that is in use."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from django.contrib.postgres import operations
@@ -24,10 +22,9 @@ class AddIndexConcurrently(operations.AddIndexConcurrently):
             return
         model = to_state.apps.get_model(app_label, self.model_name)
         self._ensure_not_in_transaction(schema_editor)
-        with _unlimited_waits(schema_editor):
-            # An interrupted build leaves an invalid index.
-            schema_editor.remove_index(model, self.index, concurrently=True)
-            super().database_forwards(*arguments)
+        # An interrupted build leaves an invalid index.
+        schema_editor.remove_index(model, self.index, concurrently=True)
+        super().database_forwards(*arguments)
 
     def database_backwards(
         self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
@@ -36,18 +33,4 @@ class AddIndexConcurrently(operations.AddIndexConcurrently):
         if schema_editor.connection.vendor != "postgresql":
             AddIndex.database_backwards(self, *arguments)
             return
-        with _unlimited_waits(schema_editor):
-            super().database_backwards(*arguments)
-
-
-@contextmanager
-def _unlimited_waits(schema_editor: Any) -> Iterator[None]:
-    """Let statements wait for transactions that block nobody meanwhile."""
-    with schema_editor.connection.cursor() as cursor:
-        cursor.execute("SHOW lock_timeout")
-        (before,) = cursor.fetchone()
-        cursor.execute("SET lock_timeout = 0")
-        try:
-            yield
-        finally:
-            cursor.execute("SELECT set_config('lock_timeout', %s, false)", [before])
+        super().database_backwards(*arguments)

@@ -12,6 +12,7 @@ from django.utils.module_loading import import_string
 
 from config import live
 from core.errors import CoulisseError
+from database import schema
 from processes.supervision import parent_watch
 from telemetry.log_output import logs
 
@@ -41,7 +42,7 @@ def prepared(work: str) -> Iterator[None]:
     and `SecretsInvalid`.
     """
     live.load_at_start()
-    _await_namespace(work)
+    _await_database(work)
     watcher = live.ConfigWatcher()
     watcher.start()
     os.nice(NICENESS)
@@ -49,8 +50,8 @@ def prepared(work: str) -> Iterator[None]:
     watcher.stop()
 
 
-def _await_namespace(work: str) -> None:
-    """Wait until the database confirms the namespace of the users' ids."""
+def _await_database(work: str) -> None:
+    """Wait until the database has all tables, and confirms the users' namespace."""
     # By its name, because its models load only after Django is set up.
     establish: Callable[[], object] = import_string(
         "access.users.user_namespace.establish"
@@ -58,13 +59,16 @@ def _await_namespace(work: str) -> None:
     is_logged = False
     while True:
         try:
-            establish()
-            return
+            missing = schema.missing_migrations()
+            if not missing:
+                establish()
+                return
+            reason = f"it lacks {schema.describe(missing)}"
         except (DatabaseError, InterfaceError) as exc:
-            if not is_logged:
-                reason = " ".join(str(exc).split())
-                logger.warning("%s wait for the database: %s", work, reason)
-                is_logged = True
-            time.sleep(RETRY_SECONDS)
+            reason = " ".join(str(exc).split())
         finally:
             connections.close_all()
+        if not is_logged:
+            logger.warning("%s wait for the database: %s", work, reason)
+            is_logged = True
+        time.sleep(RETRY_SECONDS)

@@ -39,8 +39,11 @@ also wrote a row of their user."""
 
 
 def drop_view(*, plan: Sequence[Any], **_signal: Any) -> None:
-    """Remove the view, so that a migration may change the tables that it reads."""
-    if plan:
+    """Remove the view, so that a migration may change the tables that it reads.
+
+    Only on SQLite, which copies them: other servers may read PostgreSQL's meanwhile.
+    """
+    if plan and connection.vendor == "sqlite":
         with connection.cursor() as cursor:
             cursor.execute(f"DROP VIEW IF EXISTS {VIEW}")
 

@@ -67,7 +67,11 @@ def _spawn(config_path: Path, state: StateDir) -> subprocess.Popen[bytes]:
     with state.log.open("ab") as log:
         return subprocess.Popen(
             [sys.executable, settings.BASE_DIR / "manage.py", "start", "--foreground"],
-            env={**os.environ, "COULISSE_CONFIG": str(config_path)},
+            env={
+                **os.environ,
+                "COULISSE_CONFIG": str(config_path),
+                "COULISSE_MIGRATE": "on" if settings.COULISSE_MIGRATE else "off",
+            },
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -6,12 +6,15 @@ import subprocess
 import sys
 import time
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import psutil
+import psycopg
 import pytest
 from django.conf import settings
 from django.core.management import call_command
@@ -184,3 +187,17 @@ def _environment(process: psutil.Process) -> dict[str, str]:
         return process.environ()
     except (psutil.Error, OSError):
         return {}
+
+
+@pytest.fixture
+def database_url() -> Iterator[str]:
+    """A new database on the PostgreSQL of the tests; empty for SQLite."""
+    url = os.environ.get("DATABASE_URL", "")
+    if not url:
+        yield ""
+        return
+    name = f"processes_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(url, autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {name}")
+        yield urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+        server.execute(f"DROP DATABASE {name} WITH (FORCE)")

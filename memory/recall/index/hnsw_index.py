@@ -14,6 +14,7 @@ from django.db.models.functions import Cast
 from django.db.models.indexes import IndexExpression
 from pgvector.django import HalfVectorField, HnswIndex
 
+from database import process_lock
 from memory.models import Passage
 
 # As the app `django.contrib.postgres` does, of which nothing else is used.
@@ -84,19 +85,14 @@ def ensure_index(embedder: str, dimensions: int) -> bool:
         name=name,
         condition=Q(embedder=embedder, dimensions=dimensions),
     )
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(hashtext(%s))", [name])
-        if cursor.fetchone() != (True,):
-            return False
-        try:
+    with process_lock.tried(name) as is_ours:
+        if is_ours:
             editor: Any  # PostgreSQL's has `concurrently`.
             with connection.schema_editor(atomic=False) as editor:
                 # An interrupted build leaves an invalid index.
                 editor.remove_index(Passage, index, concurrently=True)
                 editor.add_index(Passage, index, concurrently=True)
-        finally:
-            cursor.execute("SELECT pg_advisory_unlock(hashtext(%s))", [name])
-    return True
+    return is_ours
 
 
 def index_name(embedder: str) -> str:

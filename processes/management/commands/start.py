@@ -4,6 +4,7 @@ import logging
 from argparse import ArgumentTypeError
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import CommandParser
 from django.db import DatabaseError
 
@@ -64,7 +65,16 @@ class Command(ConfigCommand):
             f"{DETACHED_LIMIT_SECONDS:g}; in the foreground, none).",
         )
 
+        parser.add_argument(
+            "--no-migrate",
+            action="store_true",
+            help="Wait for `coulisse migrate` instead of applying migrations, as with "
+            "COULISSE_MIGRATE=off.",
+        )
+
     def handle(self, **options: Any) -> None:
+        if options["no_migrate"]:
+            settings.COULISSE_MIGRATE = False
         config = loader.load_file(self.config_path(options))
         planned = server_plan.plan_server(config)
         files = state_directory.current_state()

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from django.core import checks
 from django.db import OperationalError, connection
-from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
 from config.loading import loader
 from core.ids import UserId
 from database import doctor as database_doctor
+from database import schema
 from mcp_bridge import doctor as mcp_doctor
 from processes.doctor import runner
 from providers import doctor as providers_doctor
@@ -95,9 +95,9 @@ def test_readonly_database_is_a_problem():
 
 
 def test_missing_migrations_are_a_problem(monkeypatch):
-    monkeypatch.setattr(MigrationExecutor, "migration_plan", lambda *_: [1, 2])
+    monkeypatch.setattr(schema, "missing_migrations", lambda: ["a.1", "c.2"])
     found = texts(check_database(), checks.ERROR)
-    assert "2 migrations are not applied → run `coulisse migrate`" in found
+    assert "it lacks 2 migrations (a.1, c.2) → run `coulisse migrate`" in found
 
 
 def test_newer_database_is_a_problem():

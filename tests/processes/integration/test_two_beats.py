@@ -1,16 +1,12 @@
 """Two beats in processes of their own, without a broker: each tick runs once."""
 
 import json
-import os
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from urllib.parse import urlsplit, urlunsplit
 
-import psycopg
 import pytest
 
 from tests.processes.conftest import MANAGE, Project, end, until
@@ -29,20 +25,6 @@ ticks = [task.payload["tick"] for task in Task.objects.filter(agent="assistant")
 later = Task.objects.filter(agent="pm").count()
 print(json.dumps([sorted(ticks), later, state.repeated, state.missed]))
 """
-
-
-@pytest.fixture
-def database_url() -> Iterator[str]:
-    """A new database on the PostgreSQL of the tests; empty for SQLite."""
-    url = os.environ.get("DATABASE_URL", "")
-    if not url:
-        yield ""
-        return
-    name = f"beats_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(url, autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {name}")
-        yield urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
-        server.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture
