@@ -17,6 +17,7 @@ from config import live
 from core.errors import CoulisseError, Denied, Unauthenticated, Unavailable
 from core.network import client_addresses
 from database import database_executor
+from database.running_processes import STATE, Fleet
 from gateway import errors
 from gateway.api import api
 from gateway.auth import authentication
@@ -107,7 +108,11 @@ def _is_in_networks(request: ASGIRequest, networks: Sequence[str]) -> bool:
 def _server_figures() -> list[Figure]:
     build = [((api.version, platform.python_version()), 1.0)]
     digest = [((live.current().digest,), 1.0)]
+    fleet = STATE.fleet or Fleet()
+    counts = {"web": fleet.webs, "worker": fleet.workers, "beat": fleet.beats}
+    roles = [((role,), float(count)) for role, count in counts.items()]
     return [
+        Figure("fleet_processes", "Processes of all machines.", ("role",), roles),
         Figure("build_info", "Versions.", ("version", "python"), build),
         Figure("config_info", "The content of the YAML in force.", ("digest",), digest),
     ]

@@ -34,6 +34,7 @@ from config import live
 from config.loading import loader, reader, scanner
 from config.loading.secrets_file import USER_NAMESPACE
 from config.sections import Config
+from database import running_processes
 from processes.http_server.connections import ConnectionLimits
 from processes.http_server.protocol import protocol_options
 from providers import sync_bridge
@@ -154,6 +155,12 @@ def database(
         if connection.vendor == "postgresql":
             end_other_connections()
         teardown_databases(databases, verbosity=0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_fleet() -> None:
+    """Let no test depend on the workers that tests lack."""
+    running_processes.SETTLED_AFTER_SECONDS = 10**9
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from urllib.parse import quote
 
 from django.db.models import Case, Count, F, Max, When
-from pydantic import BaseModel, Field
 
 from access.authentication import failed_logins
 from agents.config import AGENTS
@@ -18,6 +17,8 @@ from memory.extraction import extraction_tasks
 from memory.models import Fact
 from memory.models.fact_choices import HeldFor
 from studio.configuration.entry_types import BY_SECTION
+from studio.monitoring import fleet_alerts
+from studio.monitoring.alert import Alert
 from tasks.models import Task
 from telemetry.config import TELEMETRY
 from telemetry.statistics.recent_activity import ActivitySummary
@@ -38,20 +39,12 @@ SCOPE_LABELS = {
 FAILED_SIGN_INS_URL = f"/admin/audit?action={failed_logins.ACTION}"
 
 
-class Alert(BaseModel):
-    """An alert."""
-
-    level: str = Field(description="`bad` or `warn`.")
-    message: str
-    details: str = Field("", description="The cause, or the remedy.")
-    address: str = Field("", description="The page about it.")
-
-
 def list_alerts(activity: ActivitySummary, since: datetime) -> list[Alert]:
     """Return all alerts, most severe first."""
     config = live.current()
     found = [
         *_configuration_alerts(config),
+        *fleet_alerts.list_alerts(),
         *_turn_alerts(activity),
         *_sign_in_alerts(since + LAST_HOUR_OFFSET),
         *map(_task_alert, failed_tasks(since)),

@@ -15,7 +15,7 @@ from judges.models import Score
 from judges.ratings.statistics import NO_SCORES, ScoreStats
 from studio.base.views import StudioView
 from studio.monitoring import alerts, hourly_charts
-from studio.monitoring.alerts import Alert
+from studio.monitoring.alert import Alert
 from telemetry.models import Turn
 from telemetry.models.turn_totals import WITHOUT_SPEND
 from telemetry.schemas import RowObject, Text

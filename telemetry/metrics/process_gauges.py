@@ -7,6 +7,7 @@ import psutil  # type: ignore[import-untyped]
 from config import live
 from config.errors import ConfigInvalid
 from database import database_executor
+from database.running_processes import STATE
 from providers.transport import endpoint_pool
 from telemetry.live_turns.active_turns import ACTIVE_TURNS
 from telemetry.metrics.recorder import MAX_LABEL_LENGTH, MAX_SERIES, Recorder
@@ -31,6 +32,11 @@ def sample(recorder: Recorder) -> None:
     gauge("database_threads", "Threads for the database.", usage.threads)
     gauge("database_threads_busy", "Busy threads for the database.", usage.busy)
     gauge("database_calls_waiting", "Calls that wait for a thread.", usage.waiting)
+    gauge(
+        "database_writable",
+        "0 while this process cannot store rows.",
+        not STATE.find_problem(),
+    )
     _sample_configuration(recorder)
     _sample_circuits(recorder)
     recorder.exemplars.save()

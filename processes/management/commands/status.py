@@ -29,6 +29,12 @@ NO_BROKER = (
     "  no broker: background work waits (tasks, triggers, judges, fact extraction)"
 )
 
+PROBLEMS = {
+    "no_worker": "no worker of this installation runs, so background work waits",
+    "no_beat": "no beat of this installation runs, so crons wait",
+    "config_drift": "processes use different YAML files",
+}
+
 
 class Command(ConfigCommand):
     """Prints the record that the supervisor writes."""
@@ -79,6 +85,7 @@ def _describe_run(run: RunRecord, files: StateDir) -> list[str]:
         *(f"  {child.name:<{width}}  {describe_child(child)}" for child in children),
         *describe_sidecars(run, files),
         *([NO_BROKER] if run.lacks_broker else []),
+        *(f"  problem: {PROBLEMS.get(each, each)}" for each in list_warnings(run)),
         *(f"  memory: {alert}" for alert in list_memory_alerts(Path(run.config))),
     ]
 
@@ -113,6 +120,12 @@ def describe_child(child: ChildRecord) -> str:
 
 def _describe_restarts(count: int) -> str:
     return f"{count} restart{'' if count == 1 else 's'}"
+
+
+def list_warnings(run: RunRecord) -> list[str]:
+    """Return the codes of problems of the whole installation."""
+    url = f"{run.url}/health/ready"
+    return health_probe.read_warnings(url) if run.is_serving else []
 
 
 def list_memory_alerts(config: Path) -> list[str]:
