@@ -112,6 +112,7 @@ SERVER = Section(
     shape=ServerConfig,
     default=ServerConfig,
     applies="restart",
+    is_per_machine=True,
     description="the address, port and limits of the server",
 )
 PUBLIC_BASE_URL: Section[str | None] = Section(

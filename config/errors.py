@@ -20,6 +20,7 @@
 | coulisse.E017 | a submitted text is not a valid value at its place |
 | coulisse.E018 | more problems were found than are listed |
 | coulisse.E019 | an entry that is in use was disabled or removed |
+| coulisse.E020 | an override changes what only the file may set |
 | coulisse.E101 and up | a section's own checks; its `config.py` lists them |
 """
 
@@ -48,6 +49,7 @@ MASKED = "coulisse.E016"
 MISPLACED = "coulisse.E017"
 MORE_PROBLEMS = "coulisse.E018"
 IN_USE = "coulisse.E019"
+FILE_ONLY = "coulisse.E020"
 
 MAX_PROBLEMS = 100
 """The most problems reported for one content."""
@@ -122,6 +124,12 @@ class FileOnlySetting(Denied):
     """This setting can be changed only in the file, not in the studio."""
 
     code = "commands_not_allowed"
+
+
+class SectionReadOnly(Denied):
+    """This section can be changed only in the file, or entry by entry."""
+
+    code = "section_read_only"
 
 
 class EntryUnknown(NotFound):

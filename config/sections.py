@@ -81,8 +81,16 @@ class Section(Generic[T]):
     """Returns the values that only the file may set, by their name in messages:
     commands and paths on this machine. The studio cannot change them
     (`config/editing/file_editor.py`)."""
+    is_per_machine: bool = False
+    """Whether it describes one machine, whose file alone may then set it: the studio
+    stores no override of it."""
     description: str = ""
     """The purpose of the key, for editors and the studio."""
+
+    @property
+    def has_named_entries(self) -> bool:
+        """Whether it is a map of entries, each of which has an override of its own."""
+        return bool(self.noun) and self.schema.get("type") != "array"
 
     @cached_property
     def adapter(self) -> TypeAdapter[T]:

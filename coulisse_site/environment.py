@@ -21,6 +21,7 @@ VARIABLES = (
     "COULISSE_PIN_CORES",
     "COULISSE_PROCESSES",
     "COULISSE_STATE_DIR",
+    "COULISSE_STUDIO_EDITS",
     "COULISSE_TOKEN",
     "COULISSE_USER_NAMESPACE",
     "COULISSE_VAULT_KEY",
@@ -136,6 +137,20 @@ def read_processes() -> frozenset[str]:
             "`coulisse worker`, `beat` or `sidecars`"
         )
     return frozenset(names)
+
+
+def read_studio_edits() -> str:
+    """Return `COULISSE_STUDIO_EDITS`: `file`, or `database` for all of its replicas.
+
+    Several replicas share a PostgreSQL database, but not their files.
+    """
+    default = "database" if env.str("DATABASE_URL", default="") else "file"
+    edits: str = env.str("COULISSE_STUDIO_EDITS", default=default)
+    if edits not in ("file", "database"):
+        raise SystemExit(
+            f"COULISSE_STUDIO_EDITS must be file or database, not '{edits}'"
+        )
+    return edits
 
 
 def read_redis_url() -> str:

@@ -110,6 +110,8 @@ COULISSE_USER_DATA = [
     "smoke.user_data.TABLES",
 ]
 COULISSE_MAY_CHANGE_COMMANDS = "studio.config.may_change_commands"
+# `file` or `database`: where the studio stores edits of the sections of the YAML.
+COULISSE_STUDIO_EDITS = environment.read_studio_edits()
 # Reads the studio's overrides of the YAML.
 COULISSE_OVERLAYS = "config.overrides.override_store.STORE"
 

@@ -83,5 +83,6 @@ SIDECARS: Section[dict[str, SidecarConfig]] = Section(
     default=dict,
     noun="sidecar",
     file_only=dict,  # The studio must not set commands.
+    is_per_machine=True,
     description="programs that run beside the server",
 )

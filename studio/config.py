@@ -31,6 +31,7 @@ STUDIO: Section[StudioConfig] = Section(
     shape=StudioConfig,
     default=StudioConfig,
     file_only=locked_settings,
+    is_per_machine=True,
     description="permissions of the studio",
 )
 

@@ -21,6 +21,8 @@ def main() -> int:
             server.psql(f"ALTER SYSTEM SET {setting} = off")
         server.psql("SELECT pg_reload_conf()")
         os.environ["DATABASE_URL"] = server.get_uri()
+        # As on SQLite; tests of edits in the database set it themselves.
+        os.environ["COULISSE_STUDIO_EDITS"] = "file"
         try:
             return pytest.main(sys.argv[1:])
         finally:

@@ -9,10 +9,18 @@ from typing import Any
 from django.conf import settings
 
 from config import errors, live
-from config.editing import blocks, data_comparison, document, secret_masks
+from config.editing import (
+    blocks,
+    data_comparison,
+    document,
+    secret_masks,
+    section_overlays,
+)
 from config.editing.document import Document, KeyPath
 from config.errors import ConfigInvalid
 from config.loading import last_valid_copy, loader, reader
+from config.loading.overlays import Overlays
+from config.sections import Config
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,21 @@ class ConfigFile:
         return blocks.line_of(self._document, key_path)
 
 
+def is_file_edited() -> bool:
+    """Return whether the studio writes into the file, not into the database.
+
+    Of several processes with files of their own, an edit of the file reaches one.
+    """
+    return bool(settings.COULISSE_STUDIO_EDITS == "file")
+
+
+def stored_overlays() -> Overlays:
+    """Return the stored overrides, or those in force if the database is unavailable."""
+    store = live.get_store()
+    found: Overlays | None = store.read() if store else None
+    return live.current().overlays if found is None else found
+
+
 def config_path() -> Path:
     """Return the path of the file that this process runs with."""
     config = live.current_or_none()
@@ -77,9 +100,13 @@ def config_path() -> Path:
 def read_file() -> ConfigFile:
     """Return the file; for a deleted file, the last valid content.
 
-    Raises `ConfigInvalid` if the file cannot be read, or no content was ever valid.
+    If the studio writes into the database, it is the content in force with the stored
+    overrides of sections. Raises `ConfigInvalid` if the file cannot be read, or no
+    content was ever valid.
     """
     file = config_path()
+    if not is_file_edited():
+        return ConfigFile(_merged_content(live.current()), file)
     try:
         return ConfigFile(reader.read_file(file), file)
     except ConfigInvalid:
@@ -87,6 +114,13 @@ def read_file() -> ConfigFile:
         if os.path.lexists(file) or last_valid_copy.read_copy() is None:
             raise
         return ConfigFile(b"", file, is_missing=True)
+
+
+def _merged_content(config: Config) -> bytes:
+    rejected = {(each.section, each.name) for each in config.rejected_overrides}
+    overlays = section_overlays.overlays_of_sections(stored_overlays().entries)
+    applied = [o for o in overlays if (o.section, o.name) not in rejected]
+    return section_overlays.merge(config.content, applied, display_path())
 
 
 def parse_error(file: ConfigFile) -> ConfigInvalid | None:

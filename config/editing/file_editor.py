@@ -10,15 +10,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from django.conf import settings
-from django.utils.module_loading import import_string
-
-from config import errors, live, sections
+from config import errors, live
 from config.editing import (
     atomic_file,
     config_file,
     content_patch,
     document,
+    section_overlays,
 )
 from config.editing.blocks import placement_error
 from config.editing.config_file import ConfigFile
@@ -30,7 +28,7 @@ from config.errors import (
     FileOnlySetting,
     FileUnwritable,
 )
-from config.loading import loader, reader, resolution
+from config.loading import file_only_settings, loader, reader, resolution
 from config.loading.overlays import NO_OVERLAYS
 from config.sections import Config, Position, Problem
 
@@ -177,12 +175,9 @@ def change_file(
     # The file lock comes before the database lock, which is not held during validation.
     with atomic_file.lock_writes():
         before = config_file.read_file()
-        if version is not None and version != before.version:
-            raise FileChanged
-        after = replace(before, content=change(before), is_missing=False)
+        after = apply_change(change, before, version)
         if after == before:
             return before
-        check_file_only(_last_valid_config(before.content), _validate(after.content))
 
         def write() -> ConfigFile:
             # Text editors take no lock, and validation takes a while.
@@ -203,6 +198,18 @@ def change_file(
             raise
 
 
+def apply_change(
+    change: Change, before: ConfigFile, version: str | None
+) -> ConfigFile:
+    """Return the file with a valid change; raises as `change_file` does."""
+    if version is not None and version != before.version:
+        raise FileChanged
+    after = replace(before, content=change(before), is_missing=False)
+    if after != before:
+        check_file_only(_last_valid_config(before.content), _validate(after.content))
+    return after
+
+
 def _undo(after: ConfigFile, before: ConfigFile) -> None:
     """Restore the previous content of a written file, unless it has changed since."""
     try:
@@ -221,10 +228,12 @@ def _validate(content: bytes) -> Config:
     """Return the validated configuration of a content; raises `ConfigInvalid`."""
     if len(content) > reader.MAX_BYTES:
         raise placement_error("the file would be larger than 1 MiB", errors.UNREADABLE)
-    config = live.current_or_none()
-    return resolution.resolve(
-        content, config_file.config_path(), config.overlays if config else NO_OVERLAYS
-    )
+    overlays = NO_OVERLAYS
+    if not config_file.is_file_edited():
+        overlays = section_overlays.without_sections(config_file.stored_overlays())
+    elif config := live.current_or_none():
+        overlays = config.overlays
+    return resolution.resolve(content, config_file.config_path(), overlays)
 
 
 def _last_valid_config(content: bytes) -> Config:
@@ -235,34 +244,7 @@ def _last_valid_config(content: bytes) -> Config:
         return live.current()
 
 
-# Settings that only the file may set.
-
-
 def check_file_only(before: Config, after: Config) -> None:
     """Raise `FileOnlySetting` if an edit changes a file-only value."""
-    if _may_change_commands(before):
-        return
-    for key, section in sections.registered_sections().items():
-        if section.file_only is None:
-            continue
-        old, new = (
-            section.file_only(before.get(section)),
-            section.file_only(after.get(section)),
-        )
-        changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-        if changed:
-            raise FileOnlySetting(_denial_message(key, section.noun, changed[0]))
-
-
-def _may_change_commands(config: Config) -> bool:
-    path = settings.COULISSE_MAY_CHANGE_COMMANDS
-    return bool(path) and bool(import_string(path)(config))
-
-
-def _denial_message(key: str, noun: str, name: str) -> str:
-    subject = f"{noun} '{name}'" if noun else f"'{key}.{name}'"
-    return (
-        f"{subject}: commands and paths on this machine can be changed only in the "
-        "file; "
-        "edit the file, or set studio: {allow_commands: true} in it"
-    )
+    for section, name in file_only_settings.find_changes(before, after):
+        raise FileOnlySetting(file_only_settings.denial_message(section, name))

@@ -1,4 +1,4 @@
-"""The studio's overrides of the file: entries, and disabled names.
+"""The studio's overrides of the file: entries, sections, and disabled names.
 
 Plain values: `config/overrides/override_store.py` reads them,
 `config/loading/resolution.py` applies them.
@@ -9,12 +9,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """One entry of a section, or a disabled name."""
+    """One entry of a section, or a disabled name.
+
+    Of a section that is not a list or map of named entries, there is one for the whole,
+    with the section's key as its name.
+    """
 
     section: str
     name: str
     body: str | None
-    """The entry's YAML text; None disables the name."""
+    """The YAML text; None disables the name, or leaves the section out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from config import errors, sections
+from config.config import VARS
+from config.editing import section_overlays
 from config.errors import ConfigInvalid
-from config.loading import loader, overlay_merge
+from config.loading import file_only_settings, loader, overlay_merge, reader
 from config.loading.overlays import Overlay, Overlays
 from config.sections import Config, Problem, RejectedOverride, Section
 
@@ -38,56 +40,119 @@ def apply_overlays(
     rejected = [
         rejection
         for each in overlays.entries
-        if (rejection := _reject_if_unreadable(each))
+        if (rejection := _reject_if_unreadable(content, each))
     ]
-    rejected_names = {(each.section, each.name) for each in rejected}
-    active = [o for o in overlays.entries if (o.section, o.name) not in rejected_names]
+    active = _without(overlays.entries, rejected)
     while True:
-        try:
-            config = loader.parse_config(content, path, active)
-        except ConfigInvalid as exc:
-            broken = list(_broken_overrides(exc.problems, active))
-            if not broken:
-                broken = list(
-                    _conflicting_overrides(content, path, active, exc.problems)
-                )
-                if is_strict or not broken:
-                    raise _conflict_error(exc, broken) from None
-            count = len(rejected)
-            rejected += [replace(each, rejected_before=count) for each in broken]
-            rejected_names = {(each.section, each.name) for each in broken}
-            active = [o for o in active if (o.section, o.name) not in rejected_names]
-        else:
+        config, broken = _try_overlays(content, path, active, is_strict=is_strict)
+        if config is not None and not broken:
             return replace(
                 config, overlays=overlays, rejected_overrides=tuple(rejected)
             )
+        count = len(rejected)
+        rejected += [replace(each, rejected_before=count) for each in broken]
+        active = _without(active, broken)
+
+
+def _without(
+    overlays: Iterable[Overlay], rejected: Iterable[RejectedOverride]
+) -> list[Overlay]:
+    names = {(each.section, each.name) for each in rejected}
+    return [o for o in overlays if (o.section, o.name) not in names]
+
+
+def _try_overlays(
+    content: bytes, path: Path, active: Sequence[Overlay], *, is_strict: bool
+) -> tuple[Config | None, list[RejectedOverride]]:
+    """Return the configuration with all overlays, or those that must be rejected."""
+    try:
+        config = _parse(content, path, active)
+    except ConfigInvalid as exc:
+        broken = list(_broken_overrides(exc.problems, active))
+        if not broken:
+            broken = list(_conflicting_overrides(content, path, active, exc.problems))
+            if is_strict or not broken:
+                raise _conflict_error(exc, broken) from None
+        return None, broken
+    return config, list(_overrides_of_commands(content, path, config, active))
+
+
+def _parse(content: bytes, path: Path, overlays: Sequence[Overlay]) -> Config:
+    """Return the configuration of a content with overlays; raises `ConfigInvalid`."""
+    of_sections = section_overlays.overlays_of_sections(overlays)
+    if not of_sections:
+        return loader.parse_config(content, path, overlays)
+    file = reader.display_path(path)
+    merged = section_overlays.merge(content, of_sections, file)
+    entries = [overlay for overlay in overlays if overlay not in of_sections]
+    try:
+        config = loader.parse_config(merged, path, entries)
+    except ConfigInvalid as exc:
+        raise ConfigInvalid(
+            section_overlays.relocate_problems(
+                exc.problems, merged, content, of_sections, file
+            )
+        ) from None
+    return replace(config, content=content, digest=loader.content_digest(content))
+
+
+def _overrides_of_commands(
+    content: bytes, path: Path, config: Config, active: Sequence[Overlay]
+) -> Iterator[RejectedOverride]:
+    """Find the overlays that change what only the file may set.
+
+    The studio refuses such edits; the file may have forbidden them since.
+    """
+    of_sections = section_overlays.overlays_of_sections(active)
+    if not of_sections:
+        return
+    alone = loader.parse_config(content, path)
+    for section, name in file_only_settings.find_changes(alone, config):
+        own = [o for o in of_sections if (o.section, o.name) == (section.key, name)]
+        # Whole sections, and variables in the value of another section.
+        others = [o for o in of_sections if o.section in (section.key, VARS.key)]
+        message = file_only_settings.denial_message(section, name)
+        problem = Problem((), message, errors.FILE_ONLY)
+        for overlay in own or others or of_sections:
+            yield RejectedOverride(
+                overlay.section, overlay.name, (problem,), overlay.body is None
+            )
+        return
 
 
 def overridable_sections() -> dict[str, Section[Any]]:
-    """Return the sections whose entries the studio may override, by key."""
+    """Return the sections that the studio may override, by key."""
     found = sections.registered_sections()
-    return {key: section for key, section in found.items() if section.is_overridable}
+    return {key: each for key, each in found.items() if not each.is_per_machine}
+
+
+def override_label(key: str, name: str) -> str:
+    """Return the label of an override in messages."""
+    section = overridable_sections().get(key)
+    if section is None:
+        return f"'{name}' under '{key}' in the studio"
+    if section.is_overridable:
+        return overlay_merge.override_label(section, name)
+    return section_overlays.label(key, name)
 
 
 def rejected_label(rejected: RejectedOverride) -> str:
-    section = overridable_sections().get(rejected.section)
-    if section is None:
-        return f"'{rejected.name}' under '{rejected.section}' in the studio"
-    return overlay_merge.override_label(section, rejected.name)
+    return override_label(rejected.section, rejected.name)
 
 
-def _reject_if_unreadable(overlay: Overlay) -> RejectedOverride | None:
+def _reject_if_unreadable(content: bytes, overlay: Overlay) -> RejectedOverride | None:
     section = overridable_sections().get(overlay.section)
     if section is None:
         message = f"'{overlay.section}' cannot be changed in the studio"
         problem = Problem((), message, errors.UNKNOWN_KEY)
         return RejectedOverride(overlay.section, overlay.name, (problem,))
-    if overlay.body is None:
-        return None
     try:
-        overlay_merge.parse_entry(
-            overlay.body, overlay_merge.override_label(section, overlay.name)
-        )
+        if not section.is_overridable:
+            section_overlays.merge(content, [overlay])
+        elif overlay.body is not None:
+            overlay_merge.parse_entry(
+                overlay.body, overlay_merge.override_label(section, overlay.name)
+            )
     except ConfigInvalid as exc:
         return RejectedOverride(overlay.section, overlay.name, exc.problems)
     return None
@@ -97,9 +162,8 @@ def _broken_overrides(
     problems: Sequence[Problem], active: Iterable[Overlay]
 ) -> Iterable[RejectedOverride]:
     """Find the overlays that have problems of their own."""
-    overridable = overridable_sections()
     for overlay in active:
-        file = overlay_merge.override_label(overridable[overlay.section], overlay.name)
+        file = override_label(overlay.section, overlay.name)
         own = [p for p in problems if p.position and p.position.file == file]
         if own:
             yield RejectedOverride(overlay.section, overlay.name, tuple(own))
@@ -145,7 +209,7 @@ def _compatible_overlays(
 def _is_valid(content: bytes, path: Path, active: Sequence[Overlay]) -> bool:
     """Return whether a file is valid with overlays; the overlays may have problems."""
     try:
-        loader.parse_config(content, path, active)
+        _parse(content, path, active)
     except ConfigInvalid as exc:
         own = {
             problem
@@ -162,9 +226,8 @@ def _conflict_error(
     problems = errors.limit_problems(exc.problems)
     if not conflicts:
         return ConfigInvalid(problems)
-    overridable = overridable_sections()
     changes = ", ".join(
-        f"{overridable[each.section].noun} '{each.name}' is "
+        f"{rejected_label(each).removesuffix(' in the studio')} is "
         f"{'disabled' if each.is_tombstone else 'changed'} there"
         for each in conflicts
     )

@@ -1,11 +1,16 @@
-"""Read the entries that the studio may override, with their overrides and history."""
+"""Read the entries that the studio may override, with their overrides and history.
+
+A whole section is an entry with the section's key as its name.
+"""
 
 import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from config import live
+from config.editing import blocks, document, secret_masks, section_overlays
 from config.errors import EntryUnknown
 from config.loading import resolution
 from config.models import Override, OverrideVersion
@@ -33,6 +38,8 @@ class OverridableEntry:
     """Whether the override conflicts with the file, and so is not applied."""
     reason: str = ""
     """Why the override is rejected."""
+    override_id: int = 0
+    """The id of the override's row; 0 without one."""
     version: int = 0
     """The version of the override; 0 without one."""
     changed_at: datetime | None = None
@@ -78,25 +85,38 @@ class OverridableEntry:
 
 
 def get_section(key: str) -> Section[Any]:
-    """Return a section whose entries the studio may override; raises `EntryUnknown`."""
+    """Return a section that the studio may override; raises `EntryUnknown`."""
     overridable = resolution.overridable_sections()
     if key not in overridable:
         raise EntryUnknown(
-            f"the entries of '{key}' cannot be overridden, only those of "
-            f"{', '.join(sorted(overridable))}{did_you_mean(key, overridable)}"
+            f"'{key}' cannot be overridden, only {', '.join(sorted(overridable))}"
+            f"{did_you_mean(key, overridable)}"
         )
     return overridable[key]
 
 
 def audit_action(section: Section[Any], verb: str) -> str:
-    return f"{section.noun.replace(' ', '_')}.{verb}"
+    noun = section.noun if section.is_overridable else "config"
+    return f"{noun.replace(' ', '_')}.{verb}"
+
+
+def describe(section: Section[Any], name: str) -> str:
+    """Return an entry's name for messages: `agent 'bob'`, `'providers.openai'`."""
+    if section.is_overridable:
+        return f"{section.noun} '{name}'"
+    return f"'{'.'.join(section_overlays.key_path(section.key, name))}'"
 
 
 def list_entries(section: Section[Any]) -> list[OverridableEntry]:
-    """Return all entries of a section, in effective order."""
+    """Return the entries of a section, in effective order.
+
+    Of sections that are edited as the file is, these are the overrides.
+    """
     config = live.current()
     rows = {row.name: row for row in Override.objects.filter(section=section.key)}
-    file_texts = entry_texts.read_texts(config.content, section.key)
+    file_texts = _file_texts(config, section, rows)
+    if not section.is_overridable:
+        file_texts = {name: file_texts[name] for name in rows if name in file_texts}
     later = sorted(rows.keys() - file_texts.keys(), key=lambda name: rows[name].pk)
     return [
         _build_entry(config, section, name, file_texts.get(name), rows.get(name))
@@ -121,14 +141,29 @@ def diff_texts(old: str, new: str, old_label: str, new_label: str) -> str:
 def entry_from_row(
     config: Config, section: Section[Any], name: str, row: Override | None
 ) -> OverridableEntry:
-    file_texts = entry_texts.read_texts(config.content, section.key)
+    file_texts = _file_texts(config, section, [name])
     if row is None and name not in file_texts:
-        # A configuration built in code has no file content.
-        entries = config.get(section)
-        raise EntryUnknown(
-            f"there is no {section.noun} '{name}'{did_you_mean(name, entries)}"
-        )
+        hint = ""
+        if section.is_overridable:
+            # A configuration built in code has no file content.
+            hint = did_you_mean(name, config.get(section))
+        raise EntryUnknown(f"there is no {describe(section, name)}{hint}")
     return _build_entry(config, section, name, file_texts.get(name), row)
+
+
+def _file_texts(
+    config: Config, section: Section[Any], names: Iterable[str]
+) -> Mapping[str, str]:
+    """Return the file's texts by name: of all entries, or of some that it has."""
+    if section.is_overridable:
+        return entry_texts.read_texts(config.content, section.key)
+    doc = document.parse_document(config.content)
+    paths = {name: section_overlays.key_path(section.key, name) for name in names}
+    return {
+        name: blocks.text_at(secret_masks.mask_document(doc), path)
+        for name, path in paths.items()
+        if path in doc.nodes
+    }
 
 
 def _build_entry(
@@ -138,7 +173,9 @@ def _build_entry(
     file_text: str | None,
     row: Override | None,
 ) -> OverridableEntry:
-    value = config.get(section).get(name)
+    value = config.get(section)
+    if section.is_overridable or section.has_named_entries:
+        value = value.get(name)
     text = file_text or ""
     if row is None:
         return OverridableEntry(section, name, "yaml", value, text, file_text)
@@ -155,6 +192,7 @@ def _build_entry(
         file_text,
         is_rejected=rejection is not None,
         reason="" if rejection is None else rejection.reason,
+        override_id=row.pk,
         version=row.version,
         changed_at=row.changed_at,
         changed_by=row.changed_by,

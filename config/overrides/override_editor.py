@@ -93,11 +93,13 @@ def reset_entry(
     with _lock_overrides() as (config, overlays):
         row, entry = _load_entry(config, section, name, version)
         if row is None:
-            raise NothingToReset(f"{section.noun} '{name}' has no override to reset")
+            described = overridable_entries.describe(section, name)
+            raise NothingToReset(f"{described} has no override to reset")
         if entry.label == "dynamic":
+            described = overridable_entries.describe(section, name)
             raise NothingToReset(
-                f"{section.noun} '{name}' is not in the file, so it cannot be reset; "
-                "delete it instead"
+                f"{described} is not in the file, so it cannot be reset; delete it "
+                "instead"
             )
         _check_change(config, overlays.without(section.key, name), section, name)
         row.remove(OverrideAction.RESET, by=by)
@@ -157,7 +159,7 @@ def _load_entry(
     if version not in (None, 0 if row is None else row.version):
         last = OverrideVersion.objects.of(section.key, name).first()
         raise EntryChanged(
-            f"{section.noun} '{name}' was {last.description if last else 'changed'} "
+            f"{overridable_entries.describe(section, name)} was {last.description if last else 'changed'} "
             "since you opened it; reload it before you edit it"
         )
     return row, overridable_entries.entry_from_row(config, section, name, row)

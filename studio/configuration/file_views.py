@@ -29,12 +29,15 @@ from config.editing.document import KeyPath
 from config.editing.file_editor import FileWrite
 from config.errors import ConfigInvalid
 from config.loading import reader
+from config.overrides import overridable_entries, section_editor
+from config.overrides.overridable_entries import OverridableEntry
 from config.sections import Problem, Section
 from config.validation import json_schema
 from core.errors import Invalid
 from studio.base.error_responses import ConfigProblemList, invalid_config_body
 from studio.base.views import StudioView
 from studio.configuration.editor_view import CheckView, ConfigDraft, EditorView
+from studio.configuration.entry_types import BY_SECTION
 from studio.configuration.file_schemas import FileAutoSchema
 
 EDITOR_URL = "/admin/config/edit"
@@ -49,6 +52,8 @@ SECTION_URLS = {
     "telemetry": "/admin/telemetry",
 }
 """Addresses of sections with their own page; the others are under the settings."""
+ENTRY_SECTIONS = ("mcp", "providers")
+"""Sections whose entries have pages."""
 TITLES = {"mcp": "MCP servers", "mcp_server": "MCP at /mcp", "auth": "Access"}
 UNCHANGED_MESSAGE = "No changes: the file already has this content"
 
@@ -64,6 +69,15 @@ def section_url(key: str) -> str:
 
 def entry_url(key: str, name: str) -> str:
     return f"{section_url(key)}/{quote(name, safe='')}"
+
+
+def override_url(key: str, name: str) -> str:
+    """Return the page of an entry or section that the studio overrides."""
+    if kind := BY_SECTION.get(key):
+        return kind.entry_url(name)
+    section = sections.registered_sections()[key]
+    has_page = key in ENTRY_SECTIONS and name in live.current().get(section)
+    return entry_url(key, name) if has_page else section_url(key)
 
 
 class FileView(EditorView):
@@ -188,8 +202,11 @@ class FileView(EditorView):
             return audit_log.run_recorded(event_of, write)
 
         try:
-            return file_editor.change_file(
-                change, version=self.expected_version() or None, record=record
+            version = self.expected_version() or None
+            if config_file.is_file_edited():
+                return file_editor.change_file(change, version=version, record=record)
+            return section_editor.change_sections(
+                change, version=version, record=record, by=actor.name
             )
         except ConfigInvalid as exc:
             if not self.is_form and all(p.code == errors.SYNTAX for p in exc.problems):
@@ -207,7 +224,27 @@ class FileView(EditorView):
             "method": "PUT",
             "at": document.to_pointer(self.part_path),
             "section": self.section,
+            "is_file_edited": config_file.is_file_edited(),
+            "is_read_only": self.is_read_only(),
+            "overrides": self.list_overrides(),
         }
+
+    def is_read_only(self) -> bool:
+        """Return whether only the file, or another page, may change this section."""
+        section = self.section
+        return (
+            not config_file.is_file_edited()
+            and section is not None
+            and (section.is_per_machine or section.is_overridable)
+        )
+
+    def list_overrides(self) -> list[OverridableEntry]:
+        """Return the overrides that this part of the file has in the database."""
+        section = self.section
+        if section is None or section.is_overridable:
+            return []
+        found = overridable_entries.list_entries(section)
+        return [entry for entry in found if self.name in ("", entry.name)]
 
     def form_context(self, file: ConfigFile) -> dict[str, Any]:
         """Return the context of the page with the current text."""
@@ -255,6 +292,11 @@ class ConfigFileView(FileView):
 
     def page_context(self) -> dict[str, Any]:
         lead = "The whole file, secrets hidden. Checked before saving."
+        if not config_file.is_file_edited():
+            lead = (
+                "The file with the overrides of the studio, secrets hidden. Saving stores "
+                "the sections that you change as overrides; the file stays as it is."
+            )
         return {**super().page_context(), "lead": lead}
 
     def form_context(self, file: ConfigFile) -> dict[str, Any]:
@@ -267,7 +309,7 @@ class ConfigFileView(FileView):
             problem = exc
         if problem is None:
             problem = live.file_error()
-            is_text_invalid = problem is not None
+            is_text_invalid = problem is not None and config_file.is_file_edited()
         return {
             **self.page_context(),
             "yaml": text,

@@ -42,6 +42,9 @@ class SectionCard(BaseModel):
         description="Whether an edit applies at once or after a restart."
     )
     is_available: bool
+    is_overridden: bool = Field(
+        description="Whether overrides of it are stored in the database."
+    )
     url: str = Field(description="The address of the section.")
     entries_url: str | None = Field(
         description="The list of its entries, if the studio can override them."
@@ -64,13 +67,22 @@ class SettingsView(StudioView):
     @extend_schema(summary="List the sections of the file", responses=SectionCardList)
     def get(self, request: Request) -> Response:
         file = config_file.read_file()
+        overridden = {o.section for o in config_file.stored_overlays().entries}
         named = {key for keys in GROUPS.values() for key in keys}
         others = sorted(sections.registered_sections().keys() - named)
         groups = {
-            group: [serialize_card(file, key) for key in keys]
+            group: [
+                {**serialize_card(file, key), "is_overridden": key in overridden}
+                for key in keys
+            ]
             for group, keys in {**GROUPS, "Other": others}.items()
         }
         lead = "The sections of coulisse.yaml. Edits are written to the file."
+        if not config_file.is_file_edited():
+            lead = (
+                "The sections of coulisse.yaml. Edits are stored in the database, and "
+                "apply in all processes."
+            )
         return self.respond(
             {"object": "list", "data": list(chain.from_iterable(groups.values()))},
             page=lambda: {"groups": groups, "lead": lead},

@@ -31,7 +31,7 @@ from mcp_bridge.config import MCP, ToolServerConfig
 from mcp_bridge.models import McpToken
 from mcp_bridge.oauth.errors import ServerUnknown
 from studio.configuration.entry_schemas import DeletedEntry
-from studio.configuration.entry_types import BY_SECTION
+from studio.configuration.file_views import override_url
 from studio.server import event_loop_bridge
 from turns.tools.mcp_sessions import TOKEN_MANAGER
 
@@ -51,8 +51,7 @@ class EntryAdmin(StudioModelAdmin):
 
     @column("Entry", css="long")
     def entry(self, row: Any) -> Any:
-        kind = BY_SECTION.get(row.section)
-        return row.name if kind is None else link(kind.entry_url(row.name), row.name)
+        return link(override_url(row.section, row.name), row.name)
 
 
 @admin.register(Override)
@@ -83,6 +82,7 @@ class OverrideAdmin(EntryAdmin):
     actions = ["remove"]
     links = [("History", "/admin/override-history")]
     empty_text = "Edits of agents, judges, experiments and smoke tests appear here."
+    empty_text += " On PostgreSQL, so do those of all settings."
 
     @action(
         "Remove",
@@ -96,7 +96,9 @@ class OverrideAdmin(EntryAdmin):
         actor = accounts.request_actor(request)
         verb = override_editor.remove_override(section, row.name, by=actor.name)
         name = overridable_entries.audit_action(section, verb)
-        audit.record(request, name, row, target=row.name)
+        described = overridable_entries.describe(section, row.name)
+        target = row.name if section.is_overridable else described.strip("'")
+        audit.record(request, name, row, target=target)
         return Outcome(data={"name": row.name, "deleted": True})
 
 

@@ -16,7 +16,7 @@ from judges.runs import judge_queue
 from memory.extraction import extraction_tasks
 from memory.models import Fact
 from memory.models.fact_choices import HeldFor
-from studio.configuration.entry_types import BY_SECTION
+from studio.configuration.file_views import override_url
 from studio.monitoring import fleet_alerts
 from studio.monitoring.alert import Alert
 from tasks.models import Task
@@ -70,7 +70,7 @@ def _configuration_alerts(config: Config) -> Iterator[Alert]:
             message=f"{resolution.rejected_label(override)} does not fit the file "
             "and is not in use",
             details=override.problems[0].message,
-            address=BY_SECTION[override.section].entry_url(override.name),
+            address=override_url(override.section, override.name),
         )
     if sections := live.pending_restart():
         yield Alert(

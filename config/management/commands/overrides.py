@@ -49,9 +49,9 @@ class Command(DatabaseCommand):
         )
         match options["what"]:
             case "show":
-                self._show(options["section"], options["name"])
+                self._show(options["section"], options["name"] or options["section"])
             case "reset":
-                self._reset(options["section"], options["name"])
+                self._reset(options["section"], options["name"] or options["section"])
             case _:
                 self._list(is_json=options.get("json", False))
 
@@ -89,17 +89,23 @@ class Command(DatabaseCommand):
             name,
             lambda actor: change(section, name, by=actor),
         )
+        described = overridable_entries.describe(section, name)
         if entry.file_text is None:
-            self.stdout.write(f"deleted {section.noun} '{name}'")
+            self.stdout.write(f"deleted {described}")
         else:
-            self.stdout.write(f"reset {section.noun} '{name}' to the YAML file")
+            self.stdout.write(f"reset {described} to the YAML file")
 
 
 def _add_entry_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "section", metavar="SECTION", help="agents, judges, experiments, smoke_tests."
+        "section", metavar="SECTION", help="A key of the YAML, such as agents."
     )
-    parser.add_argument("name", metavar="NAME", help="The entry's name.")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="The entry's name; not for sections without entries, such as auth.",
+    )
 
 
 def _entry_lines(entry: OverridableEntry) -> Iterator[str]:

@@ -83,7 +83,7 @@ def test_overrides_command_shows_diff_and_history(run, agents):
     assert lines[-1].endswith("saved       by user:ada")
     with pytest.raises(CommandError, match="there is no agent 'bobb'; did you mean"):
         run("show", "agents", "bobb")
-    with pytest.raises(CommandError, match="only those of agents, experiments"):
+    with pytest.raises(CommandError, match="only agents, auth"):
         run("show", "agent", "bob")
 
 

@@ -88,7 +88,7 @@ def test_placeholders_and_variables_are_kept_and_expanded(agents, monkeypatch):
 def test_overridable_sections_are_registered():
     for key in ("agents", "judges", "experiments", "smoke_tests"):
         assert overridable_entries.get_section(key).key == key
-    with pytest.raises(EntryUnknown, match="only those of agents, experiments, judges"):
+    with pytest.raises(EntryUnknown, match="only agents, auth"):
         overridable_entries.get_section("agent")
 
 
