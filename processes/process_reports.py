@@ -13,4 +13,4 @@ def report_of(kind: str) -> Callable[[], ProcessReport]:
 
 
 def _report(kind: str) -> ProcessReport:
-    return ProcessReport(kind, live.current().digest)
+    return ProcessReport(kind, live.file_digest())

@@ -198,9 +198,7 @@ def change_file(
             raise
 
 
-def apply_change(
-    change: Change, before: ConfigFile, version: str | None
-) -> ConfigFile:
+def apply_change(change: Change, before: ConfigFile, version: str | None) -> ConfigFile:
     """Return the file with a valid change; raises as `change_file` does."""
     if version is not None and version != before.version:
         raise FileChanged

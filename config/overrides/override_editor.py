@@ -158,9 +158,11 @@ def _load_entry(
     row = Override.objects.get_or_none(section.key, name)
     if version not in (None, 0 if row is None else row.version):
         last = OverrideVersion.objects.of(section.key, name).first()
+        described = overridable_entries.describe(section, name)
+        change = last.description if last else "changed"
         raise EntryChanged(
-            f"{overridable_entries.describe(section, name)} was {last.description if last else 'changed'} "
-            "since you opened it; reload it before you edit it"
+            f"{described} was {change} since you opened it; reload it before you edit "
+            "it"
         )
     return row, overridable_entries.entry_from_row(config, section, name, row)
 

@@ -294,7 +294,7 @@ class ConfigFileView(FileView):
         lead = "The whole file, secrets hidden. Checked before saving."
         if not config_file.is_file_edited():
             lead = (
-                "The file with the overrides of the studio, secrets hidden. Saving stores "
+                "The file with the studio's overrides, secrets hidden. Saving stores "
                 "the sections that you change as overrides; the file stays as it is."
             )
         return {**super().page_context(), "lead": lead}

@@ -19,7 +19,6 @@ from providers.config import PROVIDERS
 from telemetry.config import TELEMETRY
 from tests.studio.configuration.config_file.file_requests import (
     AS_YAML,
-    TEXT,
     WANTS_YAML,
     error_of,
 )
@@ -232,7 +231,6 @@ def test_new_secret_is_refused_with_a_remedy(script, path, text):
     assert OverrideVersion.objects.count() == 0
 
 
-
 def test_override_that_no_longer_fits_the_file_is_rejected(script, yaml, text, caplog):
     limits = "\n- {per: principal, requests_per_day: 9}\n- {per: agent, name: tuned, "
     put(script, "/admin/settings/limits", f"{limits}concurrent: 2}}".lstrip())
@@ -264,7 +262,8 @@ def test_edit_of_the_file_that_opposes_an_override_is_refused(script, yaml, text
     put(script, "/admin/providers/openai", f"# One.\n# Two.\n{shown}")
     script.delete("/admin/mcp/web")
     watcher = live.ConfigWatcher()
-    edited = text.replace("    seed: 7\n", "    seed: 7\n    mcp_tools: [{server: web}]\n")
+    seed = "    seed: 7\n"
+    edited = text.replace(seed, f"{seed}    mcp_tools: [{{server: web}}]\n")
     yaml.write_text(edited)
     for _ in range(2):
         watcher.poll()
