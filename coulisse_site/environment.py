@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import environ
 
@@ -49,6 +50,8 @@ def sqlite_settings(path: Path) -> dict[str, Any]:
     }
 
 
+POSTGRESQL_SCHEMES = ("postgres://", "postgresql://")
+SQLITE_SCHEME = "sqlite:///"
 POSTGRESQL_TIMEOUTS = {
     # In seconds. An unreachable server is detected within half a minute, not hours.
     "connect_timeout": 5,
@@ -64,11 +67,30 @@ def database_settings(state_dir: Path) -> dict[str, Any]:
     url = env.str("DATABASE_URL", default="")
     if not url:
         return sqlite_settings(state_dir / "coulisse-memory.db")
-    if not url.startswith(("postgres://", "postgresql://")):
+    if not url.startswith(POSTGRESQL_SCHEMES):
         raise SystemExit(
             "DATABASE_URL must be postgres://USER:PASSWORD@HOST:PORT/NAME; unset it to "
             "use SQLite in .coulisse/"
         )
+    return _postgresql_settings(url)
+
+
+def parse_database_url(url: str) -> dict[str, Any]:
+    """Return the settings of any database; raises ValueError without the URL."""
+    try:
+        if url.startswith(SQLITE_SCHEME) and url != SQLITE_SCHEME:
+            return sqlite_settings(Path(url.removeprefix(SQLITE_SCHEME)).absolute())
+        if url.startswith(POSTGRESQL_SCHEMES) and urlsplit(url).path.strip("/"):
+            return _postgresql_settings(url)
+    except ValueError:
+        pass  # Its message may quote a part of the password.
+    raise ValueError(
+        "the URL must be postgres://USER:PASSWORD@HOST:PORT/NAME, with special "
+        "characters percent-encoded, or sqlite:///PATH"
+    )
+
+
+def _postgresql_settings(url: str) -> dict[str, Any]:
     config = env.db_url_config(url)
     options = {**POSTGRESQL_TIMEOUTS, **config.get("OPTIONS", {})}
     # The database executor's threads keep their connections and reopen broken ones.

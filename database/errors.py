@@ -1,6 +1,6 @@
 """Errors between async code and the tables."""
 
-from core.errors import Unavailable
+from core.errors import Invalid, Unavailable
 
 
 class DatabaseDown(Unavailable):
@@ -18,3 +18,11 @@ class TurnDiscarded(Exception):
 
     Raising it rolls the transaction back. It is not logged as an error.
     """
+
+
+class TransferRefused(Invalid):
+    """The rows cannot be moved between these databases."""
+
+
+class TransferFailed(Unavailable):
+    """The rows were not moved, or not all of them."""

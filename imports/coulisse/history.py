@@ -22,8 +22,9 @@ from imports.coulisse.source_database import (
 )
 from imports.report import batch
 from memory.config import MemoryConfig
-from memory.extraction.extraction_worker import MAX_QUOTED_CHARS, MAX_SEARCH_CHARS
+from memory.extraction.extraction_worker import MAX_QUOTED_CHARS
 from memory.models import Passage, StoredMessage, Thread
+from memory.models.passages import MAX_SEARCH_CHARS
 from memory.recall.query_embedding import NO_VECTOR
 
 MESSAGES = Table(

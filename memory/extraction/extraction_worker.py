@@ -36,6 +36,7 @@ from memory.facts import fact_store, forgetting
 from memory.facts.types import FactDraft, SaveResult
 from memory.memory_settings import ExtractionModel, UserMemory
 from memory.models import Fact, FactMessage, Owner, Passage, StoredMessage, Thread
+from memory.models.passages import MAX_SEARCH_CHARS
 from memory.recall import embedding, search
 from memory.recall.index import tokenizer
 from memory.recall.types import Embedded, Query
@@ -53,8 +54,6 @@ MAX_TURN_MESSAGES = 50
 """Newest messages of a turn that are read; a longer turn is an imported transcript."""
 MAX_SIMILAR_FACTS = 10
 """Stored facts that the model sees."""
-MAX_SEARCH_CHARS = 20_000
-"""Indexed characters of a message; PostgreSQL limits the words of a row to 1 MB."""
 MAX_QUERY_CHARS = 4_000
 MAX_QUOTED_CHARS = 4_000
 """Embedded characters of a message: as many as a prompt quotes at most."""

@@ -34,6 +34,8 @@ class TermsField(models.Field):  # type: ignore[type-arg]
     """The terms of a text: a `tsvector`, or their hashes as bytes on SQLite."""
 
     description = "Search terms"
+    depends_on_database = True
+    """Its values are rewritten when rows are moved to the other kind of database."""
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
         return "tsvector" if connection.vendor == "postgresql" else "blob"

@@ -2,6 +2,8 @@
 
 import uuid
 from collections.abc import Iterable, Sequence
+from functools import partial, reduce
+from operator import or_
 from typing import Any
 
 from django.db import connection, models, transaction
@@ -24,6 +26,9 @@ MessageText = tuple[int, int, str, Embedded | None, str]
 BATCH_SIZE = 500
 """Rows per statement."""
 MAX_ERROR_LENGTH = 1000
+MAX_SEARCH_CHARS = 20_000
+"""Indexed characters of a message; PostgreSQL limits the words of a row to 1 MB."""
+MAX_THREADS_PER_QUERY = 100
 
 # The ORM cannot update from a join; it would need a statement per message.
 REFRESH_WINDOWS_SQL = """
@@ -96,6 +101,56 @@ class PassageQuerySet(models.QuerySet["Passage"]):
             self.unindex(user_id, message__in=[number for number, *_ in messages])
             self.bulk_create(passages, BATCH_SIZE)
             _refresh_windows(user_id, thread_id, [m[1] for m in messages])
+
+    def convert_rows(self, rows: Sequence[Any], vendor: str) -> None:
+        """Rewrite the words of rows of this database for one of another kind.
+
+        Called when all rows are moved to another database (`database.transfer`).
+        """
+        contents = self._fact_terms([row.fact_id for row in rows if row.fact_id])
+        places = {(row.thread_id, row.position) for row in rows if row.message_id}
+        spread = {(t, p + step) for t, p in places for step in (-1, 0, 1)}
+        messages = self._message_terms(spread)
+        write = partial(term_encoding.write_terms, vendor=vendor)
+        for row in rows:
+            row.window_terms = None
+            if row.fact_id:
+                row.terms = write(row.user_id, contents[row.fact_id])
+                continue
+            before, own, after = (
+                messages.get((row.thread_id, row.position + step), [])
+                for step in (-1, 0, 1)
+            )
+            row.terms = write(row.user_id, own)
+            if vendor == "postgresql":
+                row.window_terms = write(row.user_id, own + before + after)
+
+    def _fact_terms(self, ids: list[uuid.UUID]) -> dict[uuid.UUID, list[str]]:
+        facts = self.filter(fact__in=ids).values_list("fact_id", "fact__content")
+        return {
+            fact_id: tokenizer.tokenize(tokenizer.strip_subject(content))
+            for fact_id, content in facts
+        }
+
+    def _message_terms(
+        self, places: Iterable[tuple[int, int]]
+    ) -> dict[tuple[int, int], list[str]]:
+        """Return the terms of indexed messages by thread and position."""
+        positions: dict[int, list[int]] = {}
+        for thread_id, position in sorted(places):
+            positions.setdefault(thread_id, []).append(position)
+        threads = list(positions)
+        indexed = StoredMessage.objects.using(self.db).filter(passage__isnull=False)
+        terms = {}
+        for start in range(0, len(threads), MAX_THREADS_PER_QUERY):
+            part = threads[start : start + MAX_THREADS_PER_QUERY]
+            conditions = [Q(thread=t, position__in=positions[t]) for t in part]
+            texts = indexed.filter(reduce(or_, conditions))
+            for thread_id, position, text in texts.values_list(
+                "thread_id", "position", "text"
+            ):
+                terms[thread_id, position] = tokenizer.tokenize(text[:MAX_SEARCH_CHARS])
+        return terms
 
     def unindex(self, user_id: uuid.UUID, **condition: Any) -> None:
         """Make a user's texts unsearchable, in the transaction that retires them."""

@@ -1,0 +1,83 @@
+"""Databases apart from the one of the other tests."""
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from io import StringIO
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.test.utils import override_settings
+
+from coulisse_site import environment
+from database.transfer import databases
+
+Move = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def template(database: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite database with all tables."""
+    path = tmp_path_factory.mktemp("template") / "empty.db"
+    with databases.named(databases.TARGET, environment.sqlite_settings(path)):
+        call_command("migrate", verbosity=0)
+    return path
+
+
+@pytest.fixture
+def new_url(database: None, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Return a function that makes an empty database of the tests' kind."""
+    names = []
+
+    def create() -> str:
+        name = f"moved_{uuid.uuid4().hex[:12]}"
+        if connection.vendor == "sqlite":
+            return f"sqlite:///{tmp_path / name}.db"
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {name}")
+        names.append(name)
+        return urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}").geturl()
+
+    yield create
+    for name in names:
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def default(tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Return a function that makes the database of a URL the default one."""
+    state = tmp_path / "state"
+    with ExitStack() as stack:
+        stack.enter_context(override_settings(COULISSE_STATE_DIR=state))
+
+        def choose(url: str) -> None:
+            settings = environment.parse_database_url(url)
+            stack.enter_context(databases.named(databases.TARGET, settings))
+
+        yield choose
+
+
+@pytest.fixture
+def source(
+    template: Path, tmp_path: Path, default: Callable[[str], None]
+) -> Callable[[str], str]:
+    """The default database is a SQLite file with all tables; returns its URL."""
+    path = tmp_path / "source.db"
+    shutil.copy(template, path)
+    default(url := f"sqlite:///{path}")
+    return url
+
+
+def move(url: str, **options: object) -> str:
+    """Run the command in this process; return its output."""
+    output = StringIO()
+    call_command(
+        "migrate-database", to=url, stdout=output, stderr=StringIO(), **options
+    )
+    return output.getvalue()
