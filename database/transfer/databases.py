@@ -10,6 +10,8 @@ from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 
 from database.errors import TransferRefused
+from database.models import RunningProcess
+from database.running_processes import GONE_AFTER_SECONDS
 from database.transfer.progress import TransferProgress
 
 SOURCE = "source"
@@ -55,7 +57,7 @@ def describe(alias: str) -> str:
 
 
 def check_source() -> None:
-    """Raise `TransferRefused` unless the source has all tables of this version."""
+    """Raise `TransferRefused` unless the source has all tables, and no server."""
     source = connections[SOURCE]
     if source.vendor == "sqlite" and not Path(source.settings_dict["NAME"]).exists():
         raise TransferRefused(
@@ -67,6 +69,11 @@ def check_source() -> None:
         raise TransferRefused(
             f"{describe(SOURCE)} lacks migrations of this version: run "
             "`coulisse migrate` for it first"
+        )
+    if process := RunningProcess.objects.using(SOURCE).running().first():
+        raise TransferRefused(
+            f"a server uses {describe(SOURCE)} ({process}): stop it first; after a "
+            f"kill, wait for {GONE_AFTER_SECONDS} seconds"
         )
     if TransferProgress(SOURCE).exists():
         raise TransferRefused(

@@ -3,13 +3,17 @@
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from django.core.management.base import CommandError
 from django.db import connection
+from django.utils import timezone
 
 from coulisse_site import environment
+from database.models import RunningProcess
 from database.transfer import databases, rows
 from database.transfer.databases import TARGET
 from memory.models import Owner
@@ -127,6 +131,21 @@ def test_running_server_is_refused(source: str, new_url: Callable[[], str]) -> N
             move(new_url())
     finally:
         server.release()
+
+
+def test_server_on_another_machine_is_refused(
+    source: str, new_url: Callable[[], str]
+) -> None:
+    now = timezone.now()
+    gone = RunningProcess(pk=uuid4(), kind="web", host="gone", pid=1)
+    gone.started_at = gone.seen_at = now - timedelta(seconds=13)
+    gone.save()
+    url = new_url()
+    move(url, dry_run=True)
+    gone.pk, gone.host, gone.seen_at = uuid4(), "other", now
+    gone.save(force_insert=True)
+    with pytest.raises(CommandError, match=r"a server uses .* \(web on other, PID 1"):
+        move(url)
 
 
 def test_dry_run_leaves_no_trace(source: str, new_url: Callable[[], str]) -> None:
