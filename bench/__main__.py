@@ -18,12 +18,19 @@ from bench.harness.fixtures import SMALL, BenchSetup, BenchSizes
 from bench.harness.process_metrics import MachineLoad
 from bench.harness.result_table import Row, render
 from bench.memory_search import latency, quality
-from bench.scenarios import background_tasks, slow_clients, soak, studio_latency
+from bench.scenarios import (
+    background_tasks,
+    bulk_rows,
+    slow_clients,
+    soak,
+    studio_latency,
+)
 from bench.turn_costs import access_checks, instruction_counts, plain_turns, tool_calls
 
 FIGURES = plain_turns.FIGURES | access_checks.FIGURES | tool_calls.FIGURES
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "background": background_tasks.main,
+    "bulk-rows": bulk_rows.main,
     "instructions": instruction_counts.main,
     "memory-quality": quality.main,
     "recall-latency": latency.main,

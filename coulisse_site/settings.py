@@ -381,6 +381,7 @@ CELERY_BEAT_SCHEDULE = {
     "memory-sweep": beat_entry(30, "memory.tasks.sweep"),
     "smoke-sweep": beat_entry(30, "smoke.tasks.close_and_launch"),
     "tasks-recover": beat_entry(5, "tasks.tasks.recover"),
+    "telemetry-roll-up": beat_entry(600, "telemetry.tasks.roll_up"),
 }
 
 COULISSE_LOG_LEVEL, COULISSE_LOG_LEVELS = environment.read_log_levels()

@@ -30,7 +30,9 @@ def run_for_each(
     while batch := list(islice(remaining, QUERIES_PER_STATEMENT)):
         bound = []
         for _, chosen in batch:
-            adapted = {_adapt(name): _adapt(each) for name, each in chosen.items()}
+            adapted = {
+                adapt_value(name): adapt_value(each) for name, each in chosen.items()
+            }
             bound += [adapted.get(each, each) for each in parameters]
         queries = (
             f"SELECT {number}, part.* FROM ({sql}) AS part"  # noqa: S608
@@ -42,7 +44,7 @@ def run_for_each(
                 yield batch[number][0], tuple(row)
 
 
-def _adapt(value: Any) -> Any:
-    """Return a value as the database's driver takes it."""
+def adapt_value(value: Any) -> Any:
+    """Return a parameter as the database's driver takes it."""
     is_instant = isinstance(value, datetime)
     return connection.ops.adapt_datetimefield_value(value) if is_instant else value

@@ -2,7 +2,8 @@
 
 A model has a retention if its manager has a method `expired(now)`, which returns the
 rows to delete, oldest first. If other rows change with them, the manager deletes them
-itself, in `delete_rows`.
+itself, in `delete_rows`. What must be stored of the rows before, `prepare_deletion`
+does.
 """
 
 import logging
@@ -45,6 +46,8 @@ def delete_expired(model: type[Model], now: datetime) -> int:
     After each batch, it pauses for as long as the batch took.
     """
     manager: Any = model._default_manager
+    if hasattr(manager, "prepare_deletion"):
+        manager.prepare_deletion(now)
     deadline = time.monotonic() + MAX_SECONDS
     total = 0
     while True:

@@ -15,7 +15,7 @@ from demo.rows import audit_entries, background_tasks
 from demo.sample_users import DOMAIN
 from memory.models import Owner, PendingErasure, Thread
 from tasks.models import Task
-from telemetry.models import Expense, Turn
+from telemetry.models import Expense, RolledHour, Turn
 from triggers.models import TriggerState
 from triggers.runs import trigger_runs
 
@@ -49,6 +49,8 @@ def _users(model: Any) -> Iterator[UserId]:
 def delete_demo() -> int:
     """Delete the demo in one transaction; return the number of rows."""
     with transaction.atomic():
+        for ids in sample_users.all_ids(count_users(), BATCH_SIZE):
+            RolledHour.objects.open_again(ids)
         rows = sum(
             _delete(queryset)
             for ids in sample_users.all_ids(count_users(), BATCH_SIZE)

@@ -47,6 +47,14 @@ class SqliteConfig(BaseModel):
         le=36_500,
         description="Days until a turn is deleted. `null` keeps turns forever.",
     )
+    keep_totals_days: int | None = Field(
+        default=1_100,
+        ge=1,
+        le=36_500,
+        description="Days until the hourly totals of agents, models and tokens are "
+        "deleted, which outlive the turns and name no user. Not before their "
+        "turns; `null` keeps them forever.",
+    )
     max_payload_bytes: int = Field(
         default=65_536,
         ge=256,
@@ -60,6 +68,13 @@ class SqliteConfig(BaseModel):
         "arguments and results of the agents' own tools, providers, models, errors. "
         "With `false`, `/v1/turns` returns 404, and exports omit the calls.",
     )
+
+    @property
+    def totals_days(self) -> int | None:
+        """The age of totals: never less than that of the turns they replace."""
+        if self.keep_days is None or self.keep_totals_days is None:
+            return None
+        return max(self.keep_days, self.keep_totals_days)
 
 
 class RequestLogConfig(BaseModel):

@@ -25,6 +25,7 @@ from memory.errors import ConfirmationExpired, ConfirmationInvalid
 from memory.models import Erasure, Owner, PendingErasure, Thread
 from memory.recall.index import corpus_cache
 from memory.transcript import message_cache
+from telemetry.models import RolledHour
 
 CONFIRMATION_LIFETIME = timedelta(minutes=15)
 """The lifetime of a confirmation."""
@@ -164,6 +165,7 @@ def _delete_user_rows(
         requests = requests.filter(confirmation_digest=confirmation_digest)
     if not _delete_rows(requests) and confirmation_digest is not None:
         raise ConfirmationInvalid
+    RolledHour.objects.open_again([user_id])
     deleted = {table: _delete_rows(rows) for table, rows in user_rows(user_id).items()}
     # Do not count a row that was only created for the lock.
     return {**deleted, "owners": int(is_known)}

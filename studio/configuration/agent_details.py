@@ -89,7 +89,7 @@ def _last_days(agent: str | None = None) -> dict[str, LastDay]:
     turns = turns.without_shadow_runs()
     durations: dict[str, list[float]] = defaultdict(list)
     for name, seconds in turns.durations_by("agent"):
-        durations[name].append(seconds)
+        durations[name] += seconds
     days = {}
     for name, totals in turns.totals_by("agent", names=(*COST_AGGREGATES, "errors")):
         day = AgentStats(agent=name, **dict(totals))

@@ -15,12 +15,13 @@ from database.models import RunningProcess
 from memory.models import ConsolidationRun, FactChange, Summary
 from smoke.models import SmokeMessage
 from studio.base.views import StudioView
-from telemetry.models import Expense, ModelCall, ToolCall
+from telemetry.models import Expense, HourlyTotal, ModelCall, ToolCall
 
 LIST_COLUMNS: dict[type[Model], Sequence[str]] = {
     ConsolidationRun: ("started_at", "finished_at", "threads", "messages", "failures"),
     Expense: ("spent_at", "purpose", "name", "agent", "model", "cost_micro_usd"),
     FactChange: ("at", "user_id", "action", "by", "reason"),
+    HourlyTotal: ("hour_id", "kind", "agent", "model", "number", "micro_usd"),
     ModelCall: ("started_at", "turn_id", "agent", "provider", "model", "seconds"),
     RunningProcess: ("started_at", "kind", "host", "pid", "version", "seen_at"),
     SmokeMessage: ("sent_at", "run_id", "position", "speaker", "agent"),

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from django.db import models
 from django.db.models import Count, Q, Sum
+from django.utils.module_loading import import_string
 
 from telemetry.models.choices import ExpensePurpose, choice_constraint, retention_start
 
@@ -16,6 +17,11 @@ class ExpenseQuerySet(models.QuerySet["Expense"]):
             unpriced=Count("id", filter=Q(cost_micro_usd=None)),
         )
         return int(sums["known"] or 0), sums["unpriced"]
+
+    def prepare_deletion(self, now: datetime) -> None:
+        """Total the hours of the rows to delete; raises an error if that fails."""
+        # By its name, because it uses the other models.
+        import_string("telemetry.statistics.hourly_rollup.seal_hours")(now)
 
     def expired(self, now: datetime) -> "ExpenseQuerySet":
         """Return the expenses that are older than turns may be, oldest first."""

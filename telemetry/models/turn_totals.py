@@ -1,6 +1,6 @@
 """Totals of turns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from django.db.models import BigIntegerField, Count, F, Q, QuerySet, Sum
@@ -14,10 +14,10 @@ WITHOUT_SPEND = "without_spend"
 """In the context of a serialization: the reader may not see money."""
 
 
-def sum_of(field: str) -> Any:
+def sum_of(field: str, which: Q | None = None) -> Any:
     """Return the sum as an integer, which is 0 without rows."""
     # PostgreSQL's sum of bigint is a decimal, and an empty sum is null.
-    return Cast(Coalesce(Sum(field), 0), BigIntegerField())
+    return Cast(Coalesce(Sum(field, filter=which), 0), BigIntegerField())
 
 
 KEYS: dict[str, Any] = {
@@ -42,24 +42,13 @@ AGGREGATES: dict[str, Any] = {
 
 
 def sum_groups(
-    rows: QuerySet[Any],
-    keys: Mapping[str, Any],
-    sums: Mapping[str, Any],
-    *,
-    apart: Sequence[str] = (),
-    limit: int | None = None,
+    rows: QuerySet[Any], keys: Mapping[str, Any], sums: Mapping[str, Any]
 ) -> Any:
-    """Return a query for the keys and the sums of each group, as tuples.
-
-    Rows with different values of the fields `apart` are in different groups. A limit
-    selects the most expensive groups, by the sum `micro_usd`.
-    """
+    """Return a query for the keys and the sums of each group, as tuples."""
     # The names differ from those of the columns.
     by = {f"by_{name}": key for name, key in keys.items()}
     totals = {f"{name}_total": each for name, each in sums.items()}
-    groups: Any = rows.order_by().values(*apart, **by).annotate(**totals)
-    if limit is not None:
-        groups = groups.order_by("-micro_usd_total", *by)[:limit]
+    groups: Any = rows.order_by().values(**by).annotate(**totals)
     return groups.values_list(*by, *totals)
 
 

@@ -1,79 +1,31 @@
 """Costs of turns, of their judges and of embeddings, summed by the database."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime, time, timedelta
-from typing import Any, Literal, get_args
+from datetime import datetime
+from typing import Literal, get_args
 from uuid import UUID
 
-from django.db.models import Count, F, Min, Q, QuerySet, UUIDField, Value
+from django.db.models import Min
 
 from config.sections import Config
-from database.repeated_queries import EARLIEST, LATEST, run_for_each
+from database.repeated_queries import LATEST
 from providers.pricing import call_costs
-from telemetry.models import Expense, ExpensePurpose, ModelCall, Turn
-from telemetry.models.turn_totals import AGGREGATES, KEYS, sum_groups, sum_of
-from telemetry.statistics.time_buckets import UnindexedColumn
+from telemetry.models import Turn
+from telemetry.statistics import period_sums, spend_sources
+from telemetry.statistics.period_sums import Cursor, Row, Source
+from telemetry.statistics.spend_sources import (
+    ALL,
+    DIMENSIONS,
+    MODEL_KEYS,
+    Dimension,
+    SpendFilter,
+)
 
-Dimension = Literal["agent", "day", "model", "provider", "token", "user"]
-DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
-
-Expressions = Mapping[str, Any]
-
-MODEL_KEYS: dict[str, Expressions] = {
-    "model": {"provider": F("provider"), "model": F("model")},
-    "provider": {"provider": F("provider")},
-}
-CALL_KEYS: Expressions = {
-    "agent": F("turn__agent"),
-    "token": F("turn__token_id"),
-    "user": F("turn__user_id"),
-}
-EXPENSE_KEYS: dict[str, Expressions] = {
-    **MODEL_KEYS,
-    "agent": {"key": F("agent")},
-    # Expenses have no user.
-    "token": {"key": Value(None, output_field=UUIDField())},
-    "user": {"key": Value(None, output_field=UUIDField())},
-}
-
-TURN_SUMS = {
-    name: AGGREGATES[name]
-    for name in ("turns", "unpriced", "input_tokens", "output_tokens", "micro_usd")
-}
-TOKEN_SUMS = {
-    "input_tokens": sum_of("input_tokens"),
-    "output_tokens": sum_of("output_tokens"),
-    "micro_usd": sum_of("cost_micro_usd"),
-}
-# A failed call has no usage; a call with usage and no cost has no known price.
-IS_UNPRICED = Q(cost_micro_usd=None, input_tokens__isnull=False)
-CALL_SUMS = {
-    "turns": Count("id"),
-    "unpriced": Count("id", filter=IS_UNPRICED),
-    **TOKEN_SUMS,
-    "cache_read_tokens": sum_of("cache_read_tokens"),
-    "cache_write_tokens": sum_of("cache_write_tokens"),
-}
-TURNS_OF_CALLS_SUMS = {
-    "turns": Count("turn", distinct=True),
-    "unpriced": Count("turn", distinct=True, filter=IS_UNPRICED),
-    **TOKEN_SUMS,
-}
-"""The turns with calls of a model, and what these calls cost."""
-IS_JUDGE = Q(purpose=ExpensePurpose.JUDGE)
-EXPENSE_SUMS = {
-    "judgements": Count("id", filter=IS_JUDGE),
-    "unpriced_judgements": Count("id", filter=IS_JUDGE & Q(cost_micro_usd=None)),
-    "embeddings": Count("id", filter=~IS_JUDGE),
-    "unpriced_embeddings": Count("id", filter=~IS_JUDGE & Q(cost_micro_usd=None)),
-    **TOKEN_SUMS,
-}
+__all__ = ["ALL", "DIMENSIONS", "CostTotal", "Dimension", "SpendFilter"]
 
 Kind = Literal["turns", "judges", "embeddings"]
 KINDS = get_args(Kind)
-
-DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,59 +67,6 @@ class CostTotal:
         return "embeddings" if self.embeddings else "turns"
 
 
-@dataclass(frozen=True, slots=True)
-class SpendFilter:
-    """The turns, calls and expenses whose costs are summed; by default all."""
-
-    until: datetime | None = None
-    agent: str = ""
-    model: str = ""
-    """The provider and its model: `openai/gpt-5-mini`."""
-    user_id: UUID | None = None
-    token_ids: Sequence[UUID] | None = None
-
-    def turns(self, since: datetime) -> QuerySet[Turn]:
-        """Return the turns with model calls since then."""
-        # SQLite would take the index of an agent or a token, and read the rows.
-        turns = Turn.objects.filter(started_at__gte=since, model_calls__gt=0).alias(
-            of_agent=UnindexedColumn("agent"),
-            of_token=UnindexedColumn("token_id", output_field=UUIDField()),
-        )
-        return turns.filter(
-            **self._conditions("", "started_at", "of_agent", "of_token")
-        )
-
-    def calls(self, since: datetime) -> QuerySet[ModelCall]:
-        """Return the model calls of turns since then."""
-        calls = ModelCall.objects.filter(started_at__gte=since)
-        names = ("turn__", "started_at", "turn__agent", "turn__token_id")
-        return calls.filter(**self._conditions(*names), **self._of_model())
-
-    def expenses(self, since: datetime) -> QuerySet[Expense]:
-        """Return the expenses since then, which are of no user and of no token."""
-        expenses = Expense.objects.filter(spent_at__gte=since)
-        if self.user_id is not None or self.token_ids is not None:
-            return expenses.none()
-        names = ("", "spent_at", "agent", "")
-        return expenses.filter(**self._conditions(*names), **self._of_model())
-
-    def _of_model(self) -> dict[str, str]:
-        provider, _, model = self.model.partition("/")
-        return {"provider": provider, "model": model} if self.model else {}
-
-    def _conditions(self, path: str, at: str, agent: str, token: str) -> dict[str, Any]:
-        values = {
-            f"{at}__lte": self.until,
-            agent: self.agent or None,
-            f"{path}user_id": self.user_id,
-            f"{token}__in": self.token_ids,
-        }
-        return {name: value for name, value in values.items() if value is not None}
-
-
-ALL = SpendFilter()
-
-
 def totals_by(
     dimension: Dimension,
     since: datetime,
@@ -179,88 +78,75 @@ def totals_by(
     """Return the costs since then, of turns, of judges and of embeddings.
 
     Days are in order, other keys by cost, highest first. With the configuration, the
-    totals of models have their savings. `limit` bounds the number of users or tokens.
-    Takes a few queries, of indexes alone.
+    totals of models have their savings. `limit` bounds the number of keys, except days.
+    Takes a few queries: of the hourly totals of finished hours, and of indexes alone.
     """
+    return read_page(dimension, since, chosen, config=config, limit=limit)[0]
+
+
+def read_page(
+    dimension: Dimension,
+    since: datetime,
+    chosen: SpendFilter = ALL,
+    *,
+    config: Config | None = None,
+    limit: int | None = None,
+    after: Cursor | None = None,
+) -> tuple[list[CostTotal], Cursor | None]:
+    """Return the totals after a cursor, and the cursor of a next page, if any.
+
+    Days are one page.
+    """
+    period = period_sums.split(since, chosen.until or LATEST)
+    expenses = spend_sources.expenses_source(dimension, chosen)
+    source = spend_sources.turns_source(dimension, chosen)
     if dimension == "day":
-        turns = (
-            _sum_by_day(chosen, since, SpendFilter.calls, TURNS_OF_CALLS_SUMS)
-            if chosen.model
-            else _sum_by_day(chosen, since, SpendFilter.turns, TURN_SUMS)
-        )
-        expenses = _sum_by_day(chosen, since, SpendFilter.expenses, EXPENSE_SUMS)
-        totals = [*turns, *expenses]
-        return sorted(totals, key=lambda each: (each.key, KINDS.index(each.kind)))
-    totals = _turn_totals(dimension, since, chosen, limit)
+        return [*_sum_days(period, source, expenses)], None
+    rows = period_sums.read_groups(source, period, limit=limit, after=after)
+    totals = [_total(dimension, source, row) for row in rows]
     if dimension == "model" and config is not None:
         totals = [_add_saving(config, total) for total in totals]
-    keys = EXPENSE_KEYS[dimension]
-    totals += _totals(chosen.expenses(since), keys, EXPENSE_SUMS, apart=["purpose"])
-    return sorted(totals, key=lambda total: (-total.micro_usd, total.key or ""))
+    end: Cursor | None = None
+    if limit is not None and len(rows) == limit:
+        end = totals[-1].micro_usd, rows[-1][: len(source.keys)]
+    for row in period_sums.read_groups(expenses, period):
+        total = _total(dimension, expenses, row)
+        # Each is on the page of turns that cost about as much.
+        is_later = end is not None and total.micro_usd < end[0]
+        if not is_later and (after is None or total.micro_usd < after[0]):
+            totals.append(total)
+    return sorted(totals, key=lambda total: (-total.micro_usd, total.key or "")), end
 
 
-def _turn_totals(
-    dimension: Dimension, since: datetime, chosen: SpendFilter, limit: int | None
-) -> list[CostTotal]:
-    """Return the totals of turns, or of calls for a model."""
-    if dimension in MODEL_KEYS:
-        return _totals(chosen.calls(since), MODEL_KEYS[dimension], CALL_SUMS)
-    if chosen.model:
-        calls, keys = chosen.calls(since), {"key": CALL_KEYS[dimension]}
-        return _totals(calls, keys, TURNS_OF_CALLS_SUMS, limit=limit)
-    keys = {"key": KEYS[dimension]}
-    return _totals(chosen.turns(since), keys, TURN_SUMS, limit=limit)
-
-
-def _totals(
-    rows: QuerySet[Any], keys: Expressions, sums: Expressions, **options: Any
-) -> list[CostTotal]:
-    """Return the totals of groups; several keys are joined by slashes."""
-    end = len(keys)
-    return [
-        CostTotal(
-            None if row[0] is None else "/".join(map(str, row[:end])),
-            **dict(zip(sums, row[end:], strict=True)),
-        )
-        for row in sum_groups(rows, keys, sums, **options)
+def _total(dimension: Dimension, source: Source, row: Row) -> CostTotal:
+    """Return the total of a group; two keys are joined by a slash."""
+    end = len(source.keys)
+    keys = [
+        key for name, key in zip(source.keys, row, strict=False) if name != "purpose"
     ]
+    key: str | None = None
+    if keys and keys[0] is not None:
+        # SQLite stores ids without hyphens.
+        is_id = dimension in ("token", "user")
+        key = "/".join(str(UUID(str(each)) if is_id else each) for each in keys)
+    return CostTotal(key, **dict(zip(source.sums, row[end:], strict=True)))
 
 
-def _sum_by_day(
-    chosen: SpendFilter,
-    since: datetime,
-    select: Callable[[SpendFilter, datetime], QuerySet[Any]],
-    sums: Expressions,
-) -> Iterator[CostTotal]:
-    """Yield the totals of each day that has any.
-
-    Each day is a range of an index, because for groups databases would sort all rows.
-    """
-    rows = select(replace(chosen, until=LATEST), EARLIEST)
-    is_expense = rows.model is Expense
-    at = "spent_at" if is_expense else "started_at"
-    instants = select(chosen, since).order_by(at).values_list(at, flat=True)
-    # In two queries: for both together SQLite would scan all rows in between.
-    first, last = instants.first(), instants.last()
-    if first is None or last is None:
-        return
-    apart = ["purpose"] if is_expense else []
-    groups = sum_groups(rows, {"all": Value(1)}, sums, apart=apart)
-    for day, (_, *row) in run_for_each(groups, _days(first, last)):
-        total = CostTotal(day, **dict(zip(sums, row, strict=True)))
-        if is_expense or total.turns:
-            yield total
+def _sum_days(period: period_sums.Period, *sources: Source) -> Iterator[CostTotal]:
+    """Yield the totals of each day that has any, in order."""
+    days: dict[tuple[str, Kind], CostTotal] = {}
+    for source in sources:
+        for day, *row in period_sums.read_days(source, period):
+            total = _total("day", source, tuple(row))
+            if total.turns or total.kind != "turns":
+                key = day, total.kind
+                days[key] = _add(days.get(key, CostTotal(day)), total)
+    for day, kind in sorted(days, key=lambda key: (key[0], KINDS.index(key[1]))):
+        yield days[day, kind]
 
 
-def _days(
-    first: datetime, last: datetime
-) -> Iterator[tuple[str, Mapping[datetime, datetime]]]:
-    """Yield each day (UTC), and its part of a period."""
-    start = datetime.combine(first.astimezone(UTC), time.min, UTC)
-    while start <= last:
-        end = min(start + DAY - datetime.resolution, last)
-        yield f"{start:%Y-%m-%d}", {EARLIEST: max(start, first), LATEST: end}
-        start += DAY
+def _add(total: CostTotal, other: CostTotal) -> CostTotal:
+    return replace(sum_totals([total, other]), key=total.key)
 
 
 def counted_unit(dimension: Dimension) -> str:

@@ -1,22 +1,32 @@
 """Statistics of the last hours: turns, users, tokens, cost, errors, durations.
 
-Covers turns of users and tasks; shadow runs are counted separately. All is read from
-one index, without the texts of turns.
+Covers turns of users and tasks; shadow runs are counted separately. Counts and
+sums are of the hourly totals of finished hours, the rest is read from one index.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import chain
 
-from django.db.models import Count, Q
+from django.db.models import Count, F, Q
 from pydantic import BaseModel, Field
 
-from telemetry.models import Expense, Origin, Turn, TurnQuerySet, TurnTotals
-from telemetry.models.turn_totals import AGGREGATES, MicroUsd
-
-HOUR = timedelta(hours=1)
+from database.repeated_queries import EARLIEST, LATEST
+from telemetry.models import (
+    Expense,
+    HourlyTotal,
+    Origin,
+    Turn,
+    TurnQuerySet,
+    TurnTotals,
+)
+from telemetry.models.hourly_totals import HOUR, TotalKind
+from telemetry.models.turn_totals import AGGREGATES, KEYS, MicroUsd, sum_of
+from telemetry.statistics import period_sums
+from telemetry.statistics.period_sums import Source
+from telemetry.statistics.time_buckets import HourBucket
 
 
 class Durations(BaseModel):
@@ -53,7 +63,7 @@ class ActivitySummary(TurnTotals, Durations):
 
 
 def summarize_since(at: datetime, now: datetime) -> ActivitySummary:
-    """Return the statistics since then, in five queries.
+    """Return the statistics since then, in six queries.
 
     The first and the last hour may be partial.
     """
@@ -63,7 +73,7 @@ def summarize_since(at: datetime, now: datetime) -> ActivitySummary:
         f"{hour:%Y-%m-%d %H}": HourStats(at=hour) for hour in _iterate_hours(at, now)
     }
     summary = ActivitySummary(since=at, hours=list(by_hour.values()))
-    _add_totals(summary, user_turns, by_hour)
+    _add_totals(summary, by_hour)
     for hour, users in user_turns.count_users_by_hour():
         if hour in by_hour:
             by_hour[hour].users = users
@@ -78,6 +88,22 @@ def summarize_since(at: datetime, now: datetime) -> ActivitySummary:
     return summary
 
 
+def _source() -> Source:
+    """Return the turns of users, by hour and agent."""
+    turns = Turn.objects.filter(started_at__gte=EARLIEST, started_at__lte=LATEST)
+    totals = HourlyTotal.objects.filter(kind=TotalKind.TURN, is_shadow=False)
+    columns = {"turns": "turns", "unpriced": "unpriced_turns"}
+    return Source(
+        turns.without_shadow_runs(),
+        "started_at",
+        {name: KEYS[name] for name in ("hour", "agent")},
+        AGGREGATES,
+        totals,
+        {"hour": HourBucket("hour_id"), "agent": F("agent")},
+        {name: sum_of(columns.get(name, name)) for name in AGGREGATES},
+    )
+
+
 def _iterate_hours(at: datetime, now: datetime) -> Iterator[datetime]:
     hour = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     while hour <= now:
@@ -85,11 +111,11 @@ def _iterate_hours(at: datetime, now: datetime) -> Iterator[datetime]:
         hour += HOUR
 
 
-def _add_totals(
-    summary: ActivitySummary, turns: TurnQuerySet, by_hour: Mapping[str, HourStats]
-) -> None:
+def _add_totals(summary: ActivitySummary, by_hour: Mapping[str, HourStats]) -> None:
     by_agent: dict[str, AgentStats] = {}
-    for hour, agent, totals in turns.totals_by("hour", "agent", names=AGGREGATES):
+    period = period_sums.split(summary.since, LATEST)
+    for hour, agent, *sums in period_sums.read_groups(_source(), period):
+        totals = TurnTotals(**dict(zip(AGGREGATES, sums, strict=True)))
         agent_stats = by_agent.setdefault(agent, AgentStats(agent=agent))
         # A clock that was ahead may have stored a future hour.
         for stats in filter(None, (summary, agent_stats, by_hour.get(hour))):
@@ -105,8 +131,8 @@ def _add_percentiles(
     durations_by_agent: dict[str, list[float]] = defaultdict(list)
     durations_by_hour: dict[str, list[float]] = defaultdict(list)
     for hour, agent, seconds in turns.durations_by("hour", "agent"):
-        durations_by_agent[agent].append(seconds)
-        durations_by_hour[hour].append(seconds)
+        durations_by_agent[agent] += seconds
+        durations_by_hour[hour] += seconds
     for stats in summary.agents:
         stats.set_percentiles(durations_by_agent[stats.agent])
     for hour, hour_stats in by_hour.items():

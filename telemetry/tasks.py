@@ -1,0 +1,13 @@
+"""Celery tasks of telemetry."""
+
+from datetime import UTC, datetime
+
+from celery import shared_task
+
+from telemetry.statistics import hourly_rollup
+
+
+@shared_task(name="telemetry.tasks.roll_up", ignore_result=True)
+def roll_up() -> None:
+    """Total the finished hours."""
+    hourly_rollup.roll_up(datetime.now(UTC))
