@@ -1,7 +1,7 @@
 """The heartbeats of processes with an event loop: webs and workers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from core.errors import CoulisseError
@@ -17,21 +17,27 @@ START_SECONDS = 2.0
 async def sent(report: Callable[[], ProcessReport]) -> AsyncIterator[None]:
     """Send heartbeats until the block ends, the first one before it begins."""
     STATE.begin()
-    failed = asyncio.Event()
+    failed, stopped = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     database_executor.on_failure = lambda exc: _on_failure(exc, loop, failed)
-    with suppress(TimeoutError):
-        await asyncio.wait_for(_beat(report), START_SECONDS)
-    sending = asyncio.create_task(_send(report, failed))
+    await _within(START_SECONDS, _beat(report))
+    sending = asyncio.create_task(_send(report, failed, stopped))
     try:
         yield
     finally:
         database_executor.on_failure = None
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
+        stopped.set()
+        failed.set()
+        # A heartbeat that is on its way would bring the row back.
+        await _within(START_SECONDS, sending)
         STATE.end()
         with suppress(CoulisseError):
             await database_executor.run_to_end(heartbeats.end)
+
+
+async def _within(seconds: float, work: Awaitable[object]) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(work, seconds)
 
 
 def _on_failure(
@@ -44,14 +50,16 @@ def _on_failure(
         loop.call_soon_threadsafe(failed.set)
 
 
-async def _send(report: Callable[[], ProcessReport], failed: asyncio.Event) -> None:
-    while True:
+async def _send(
+    report: Callable[[], ProcessReport], failed: asyncio.Event, stopped: asyncio.Event
+) -> None:
+    while not stopped.is_set():
         if not STATE.problem:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(failed.wait(), HEARTBEAT_SECONDS)
-        failed.clear()
-        await _beat(report)
-        await asyncio.sleep(RETRY_SECONDS)
+            await _within(HEARTBEAT_SECONDS, failed.wait())
+        if not stopped.is_set():
+            failed.clear()
+            await _beat(report)
+            await _within(RETRY_SECONDS, stopped.wait())
 
 
 async def _beat(report: Callable[[], ProcessReport]) -> None:
