@@ -8,6 +8,7 @@ import environ
 
 from coulisse_site import redis_urls
 from telemetry.log_output import log_levels
+from telemetry.log_output.formatters import process_name
 
 env = environ.Env()
 
@@ -92,9 +93,34 @@ def parse_database_url(url: str) -> dict[str, Any]:
 
 def _postgresql_settings(url: str) -> dict[str, Any]:
     config = env.db_url_config(url)
-    options = {**POSTGRESQL_TIMEOUTS, **config.get("OPTIONS", {})}
-    # The database executor's threads keep their connections and reopen broken ones.
-    return {**config, "CONN_MAX_AGE": None, "OPTIONS": options}
+    options = {
+        # Shown in `pg_stat_activity`.
+        "application_name": f"coulisse {process_name()}",
+        **POSTGRESQL_TIMEOUTS,
+        **config.get("OPTIONS", {}),
+    }
+    return {
+        **config,
+        # The threads of the database keep their connections, and reopen broken ones.
+        "CONN_MAX_AGE": None,
+        "DISABLE_SERVER_SIDE_CURSORS": _is_pooled(),
+        "OPTIONS": options,
+    }
+
+
+def _is_pooled() -> bool:
+    """Return whether `DATABASE_POOLER` says that transactions share connections.
+
+    Nothing else needs to know: a session of a pooler keeps no cursor, but nothing here
+    depends on other state of sessions, such as prepared statements.
+    """
+    name: str = env.str("DATABASE_POOLER", default="")
+    if name not in ("", "transaction"):
+        raise SystemExit(
+            f"DATABASE_POOLER must be transaction, not '{name}'; unset it without "
+            "pgbouncer, or with its mode session"
+        )
+    return name == "transaction"
 
 
 def read_state_dir(config: Path) -> Path:

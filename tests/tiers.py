@@ -18,6 +18,8 @@ SLOW = (
     "tests/smoke/test_smoke_command.py::test_program_exits_with_130",
     "tests/studio/openapi/test_openapi_document.py::test_generated_client_works",
     "tests/turns/structured_output/test_schema_worker_pool.py",
+    "tests/upgrades/test_last_release.py",
+    "tests/upgrades/test_pgbouncer.py",
     "tests/access/test_token_command.py::test_pipe_captures_only_the_key",
     "tests/access/test_token_command.py::test_missing_tables_error_names_migrate",
     # They compute much or send many requests.

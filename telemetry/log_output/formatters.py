@@ -7,6 +7,7 @@ server's own. `extra={"fields": …}` applies only to JSON.
 
 import logging
 import os
+import socket
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,6 +51,7 @@ class JsonFormatter(logging.Formatter):
         super().__init__()
         self._process = process_name()
         self._pid = os.getpid()
+        self._host = socket.gethostname()
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the object, without unknown values."""
@@ -62,7 +64,7 @@ class JsonFormatter(logging.Formatter):
         }
         if request_id := request_ids.current.get():
             entry["request_id"] = request_id
-        entry |= {"process": self._process, "pid": self._pid}
+        entry |= {"process": self._process, "pid": self._pid, "host": self._host}
         for name, value in getattr(record, "fields", {}).items():
             entry.setdefault(
                 name, _sanitize(value) if isinstance(value, str) else value

@@ -57,8 +57,10 @@ def until(condition: Callable[[], object], seconds: float = TIMEOUT_SECONDS) -> 
 class Project:
     """A YAML, its state directory, and commands that use it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, manage: str = MANAGE) -> None:
         self.root = root
+        self.manage = manage
+        """The program of its commands."""
         self.port = listening_socket.find_free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.state = StateDir(root / ".coulisse")
@@ -80,7 +82,7 @@ class Project:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, MANAGE, *words],
+            [sys.executable, self.manage, *words],
             cwd=self.root,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -95,10 +97,10 @@ class Project:
         call_command(command, **options, stdout=output)
         return output.getvalue()
 
-    def attach(self, manage: str = MANAGE) -> subprocess.Popen[str]:
+    def attach(self, manage: str = "") -> subprocess.Popen[str]:
         """Run `start --foreground` without waiting until it serves."""
         process = subprocess.Popen(
-            [sys.executable, manage, "start", "-F"],
+            [sys.executable, manage or self.manage, "start", "-F"],
             cwd=self.root,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -109,7 +111,7 @@ class Project:
         self.attached.append(process)
         return process
 
-    def serve(self, manage: str = MANAGE) -> subprocess.Popen[str]:
+    def serve(self, manage: str = "") -> subprocess.Popen[str]:
         """Run `start --foreground` and return once it serves."""
         process = self.attach(manage)
         until(

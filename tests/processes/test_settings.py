@@ -14,6 +14,27 @@ def test_postgresql_connections_have_timeouts(monkeypatch, tmp_path, query, seco
     assert database["PASSWORD"] == "p"
 
 
+def test_postgresql_connections_are_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("COULISSE_PROCESS", "web-1")
+    monkeypatch.setenv("DATABASE_URL", "postgres://u:p@h/n")
+    options = environment.database_settings(tmp_path)["OPTIONS"]
+    assert options["application_name"] == "coulisse web-1"
+    monkeypatch.setenv("DATABASE_URL", "postgres://u:p@h/n?application_name=mine")
+    options = environment.database_settings(tmp_path)["OPTIONS"]
+    assert options["application_name"] == "mine"
+
+
+def test_pooler_shares_connections(monkeypatch, tmp_path):
+    monkeypatch.setenv("DATABASE_URL", "postgres://u:p@h/n")
+    for name, is_off in (("", False), ("transaction", True)):
+        monkeypatch.setenv("DATABASE_POOLER", name)
+        database = environment.database_settings(tmp_path)
+        assert database["DISABLE_SERVER_SIDE_CURSORS"] is is_off
+    monkeypatch.setenv("DATABASE_POOLER", "statement")
+    with pytest.raises(SystemExit, match="DATABASE_POOLER must be transaction"):
+        environment.database_settings(tmp_path)
+
+
 def test_redis_connections_have_timeouts():
     (layer,) = settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"]
     for options in (settings.CELERY_BROKER_TRANSPORT_OPTIONS, layer):

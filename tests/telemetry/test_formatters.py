@@ -3,6 +3,7 @@
 import contextvars
 import json
 import logging
+import socket
 import sys
 import threading
 import warnings
@@ -81,6 +82,7 @@ def test_json_line_format(monkeypatch):
     monkeypatch.setenv(formatters.PROCESS_VARIABLE, "web-1")
     entry = read("said %s", 1, fields={"seconds": 1.5, "agent": "a", "level": "mine"})
     assert entry.pop("pid") > 0
+    assert entry.pop("host") == socket.gethostname()
     assert entry == {
         "time": "2026-03-01T09:30:02.114Z",
         "level": "WARNING",
