@@ -76,6 +76,19 @@ class ServerConfig(BaseModel):
         "/64 network counts as one address; this machine and `trusted_proxies` are "
         "exempt. `null` sets no limit.",
     )
+    drain_seconds: float = Field(
+        60,
+        ge=0,
+        le=3600,
+        description="Time that open replies get to finish when the server stops.",
+    )
+    lame_duck_seconds: float = Field(
+        0,
+        ge=0,
+        le=300,
+        description="Time before that in which a stopping server still accepts "
+        "connections, but is not ready, so that a load balancer stops sending any.",
+    )
     trusted_proxies: tuple[Annotated[str, AfterValidator(check_ip_network)], ...] = (
         Field(
             (),

@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from api_base.json_responses import json_response
 from config import live
 from core.errors import CoulisseError
+from core.runtime import process_stop
 from database.running_processes import STATE
 
 
@@ -18,8 +19,11 @@ async def is_live(request: HttpRequest) -> HttpResponse:
 async def is_ready(request: HttpRequest) -> HttpResponse:
     """Return 200 if the YAML is valid and rows can be stored, else 503 with the reason.
 
-    It asks neither the database nor a model: heartbeats do.
+    It asks neither the database nor a model: heartbeats do. A stopping process is not
+    ready, though it still answers.
     """
+    if process_stop.has_begun():
+        return json_response({"status": "stopping", "checks": {}}, status=503)
     checks = {
         "configuration": _check_configuration(),
         "database": "unavailable" if STATE.find_problem() else "ok",

@@ -5,11 +5,13 @@ connections wait instead of being refused while this process restarts.
 """
 
 import argparse
+import asyncio
 import gc
 import logging
 import resource
 import socket
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import django
 import uvicorn
@@ -19,6 +21,7 @@ from django.utils.module_loading import import_string
 from config import live
 from config.config import SERVER, ServerConfig
 from config.errors import ConfigInvalid
+from core.runtime import process_stop
 from processes.http_server.connections import ConnectionLimits
 from processes.http_server.protocol import protocol_options
 from processes.supervision import parent_watch
@@ -32,8 +35,26 @@ OTHER_DESCRIPTORS = 256
 logger = logging.getLogger(__name__)
 
 
+CLOSE_HEADER = (b"connection", b"close")
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """How a web process stops, in seconds."""
+
+    lame_duck_seconds: float
+    """Time in which it still accepts connections, but is not ready."""
+    seconds: float
+    """Time after that for open replies."""
+
+
 class WebServer(uvicorn.Server):
-    """uvicorn's server; freezes the garbage collector after its start."""
+    """uvicorn's server, with a garbage collector that is frozen after its start, and an
+    end in which no request is lost."""
+
+    def __init__(self, config: uvicorn.Config, drain: Drain) -> None:
+        super().__init__(config)
+        self._drain = drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -42,10 +63,33 @@ class WebServer(uvicorn.Server):
         gc.collect()
         gc.freeze()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Fail the readiness, serve on as a lame duck, then let open requests finish.
 
-def serve(
-    listening: int, heartbeat: HeartbeatSender | None, drain_seconds: int | None
-) -> None:
+        Connections end with their next response, so that clients go elsewhere.
+        """
+        process_stop.begin()
+        beating = asyncio.create_task(self._keep_beating())
+        state = self.server_state
+        state.default_headers = [*state.default_headers, CLOSE_HEADER]
+        for connection in state.connections:
+            cycle = getattr(connection, "cycle", None)
+            if cycle is not None and not cycle.response_complete:
+                cycle.keep_alive = False
+        await asyncio.sleep(process_stop.limit(self._drain.lame_duck_seconds))
+        seconds: Any = process_stop.limit(self._drain.seconds)  # A fraction works, too.
+        self.config.timeout_graceful_shutdown = seconds
+        await super().shutdown(sockets)
+        beating.cancel()
+
+    async def _keep_beating(self) -> None:
+        """Send heartbeats, which uvicorn sends until the signal only."""
+        while self.config.callback_notify is not None:
+            await self.config.callback_notify()
+            await asyncio.sleep(1)
+
+
+def serve(listening: int, heartbeat: HeartbeatSender | None, drain: Drain) -> None:
     """Serve requests until SIGTERM, then let open ones finish."""
 
     async def beat() -> None:
@@ -65,11 +109,10 @@ def serve(
         log_config=None,
         log_level=None if is_debug else logging.WARNING,
         server_header=False,
-        timeout_graceful_shutdown=drain_seconds,
         callback_notify=beat,
         timeout_notify=0,  # Every second, as often as uvicorn checks.
     )
-    WebServer(config).run(sockets=[socket.socket(fileno=listening)])
+    WebServer(config, drain).run(sockets=[socket.socket(fileno=listening)])
 
 
 def _connection_limits() -> ConnectionLimits:
@@ -111,7 +154,8 @@ def main() -> None:
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--heartbeats", type=int)
     parser.add_argument("--position", type=int, default=1)
-    parser.add_argument("--drain", type=int)
+    parser.add_argument("--drain", type=float, default=0)
+    parser.add_argument("--lame-duck", type=float, default=0)
     parser.add_argument("--parent-pipe", type=int, required=True)
     arguments = parser.parse_args()
     # Loading the application does this too, but may fail earlier.
@@ -120,7 +164,8 @@ def main() -> None:
     parent_watch.watch_pipe(arguments.parent_pipe, grace_seconds=FORCE_EXIT_SECONDS)
     file = arguments.heartbeats
     heartbeat = None if file is None else HeartbeatSender(file, arguments.position)
-    serve(arguments.fd, heartbeat, arguments.drain)
+    drain = Drain(arguments.lame_duck, arguments.drain)
+    serve(arguments.fd, heartbeat, drain)
 
 
 if __name__ == "__main__":

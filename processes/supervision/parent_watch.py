@@ -10,6 +10,11 @@ import signal
 import threading
 import time
 
+from core.runtime import process_stop
+
+DRAIN_SECONDS = 5.0
+"""Time for open work to finish: the next server waits until these processes end."""
+
 
 def watch_command_line_pipe(*, grace_seconds: float) -> None:
     """Watch the pipe of `--parent-pipe`, the only option of the process."""
@@ -28,6 +33,7 @@ def watch_pipe(read_end: int, *, grace_seconds: float) -> None:
 def _watch(read_end: int, grace_seconds: float) -> None:
     while os.read(read_end, 1):
         pass
+    process_stop.hurry(DRAIN_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(grace_seconds)
     # The whole group, so that no process that this child started outlives it.

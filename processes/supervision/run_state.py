@@ -60,6 +60,8 @@ class RunRecord:
     """Those that have been started."""
     lacks_broker: bool = False
     """Whether background work waits because there is no broker."""
+    stops_by: float = 0
+    """When all processes have ended, in epoch seconds; 0 unless it is stopping."""
 
 
 def write_record(path: Path, record: RunRecord) -> None:

@@ -15,7 +15,7 @@ class StopSignals:
         self.requested = asyncio.Event()
         self.requested_at = 0.0
         self.is_urgent = asyncio.Event()
-        """Set when the user pressed ^C twice: kill at once."""
+        """Set by a second SIGTERM or ^C: kill at once."""
         numbers = [signal.SIGTERM, signal.SIGINT]
         # Ignored in the background and under nohup; otherwise a closed terminal stops
         # the server.
@@ -29,5 +29,5 @@ class StopSignals:
         if not self.requested.is_set():
             self.requested_at = now
             self.requested.set()
-        elif number == signal.SIGINT and now - self.requested_at > ECHO_SECONDS:
+        elif number != signal.SIGHUP and now - self.requested_at > ECHO_SECONDS:
             self.is_urgent.set()

@@ -1,6 +1,7 @@
 """Keeps the children of one server running, and ends them in the right order."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,10 +10,12 @@ from processes.errors import StartFailed
 from processes.supervision.child import Child, ChildSpec
 from processes.supervision.stop_signals import StopSignals
 
+logger = logging.getLogger(__name__)
+
 START_ATTEMPTS = 2
 """The start fails when a required child ends this often before the server answers."""
-STOP_SECONDS = 9.2
-"""Time from the stop request until the rest is killed; `stop` waits ten seconds."""
+QUIET_SECONDS = 1.0
+"""A stop that takes longer says what it waits for."""
 START_POLL_SECONDS = 0.1
 NEED_POLL_SECONDS = 5.0
 """How long a new need for a child goes unnoticed."""
@@ -27,6 +30,8 @@ class Supervisor:
         self._specs = specs
         self.children: list[Child] = []
         self.is_serving = False
+        self.stops_by = 0.0
+        """When everything has ended, in epoch seconds; 0 unless it is stopping."""
         self._changed = partial(changed, self)
         """Called whenever a child or `is_serving` changes."""
 
@@ -54,23 +59,47 @@ class Supervisor:
             await stopping
         starting.cancel()
 
-    async def stop(self, signals: StopSignals) -> None:
+    async def stop(
+        self, signals: StopSignals, *, seconds: float, last_seconds: float
+    ) -> None:
         """Stop web, worker and beat, then the children that they depend on.
 
-        Kills the rest after `STOP_SECONDS`, or at once after a second ^C.
+        Kills those that take longer than `seconds` or `last_seconds`, and all at once
+        after a second signal.
         """
-        deadline = (signals.requested_at or time.monotonic()) + STOP_SECONDS
-        killing = asyncio.create_task(self._kill_when_urgent(signals))
-        for outlives_web in (False, True):
-            seconds = max(0, deadline - time.monotonic())
+        passed = time.monotonic() - (signals.requested_at or time.monotonic())
+        remaining = max(0.0, seconds - passed)
+        self.stops_by = time.time() + remaining + last_seconds
+        self._changed()
+        beside = [
+            asyncio.create_task(self._kill_when_urgent(signals)),
+            asyncio.create_task(self._explain_wait(remaining)),
+        ]
+        for outlives_web, limit in ((False, remaining), (True, last_seconds)):
             await asyncio.gather(
                 *(
-                    child.stop(0 if signals.is_urgent.is_set() else seconds)
+                    child.stop(0 if signals.is_urgent.is_set() else limit)
                     for child in self.children
                     if child.spec.outlives_web is outlives_web
                 )
             )
-        killing.cancel()
+        for task in beside:
+            task.cancel()
+
+    async def _explain_wait(self, seconds: float) -> None:
+        await asyncio.sleep(QUIET_SECONDS)
+        names = [
+            child.spec.name
+            for child in self.children
+            if child.is_running and not child.spec.outlives_web
+        ]
+        if names:
+            logger.info(
+                "stopping: %s may finish open work, for %d s at most; "
+                "a second signal ends it at once",
+                ", ".join(names),
+                seconds,
+            )
 
     async def _start(
         self,

@@ -5,14 +5,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
+from config import live
+from core.runtime import process_stop
 from database import database_executor
 from database.errors import DatabaseDown
 from providers import sync_bridge
+from tasks.config import TASKS
 from tasks.queue import lease_recovery, publisher
 from tasks.worker.executor import ClaimCallback, TaskExecutor
 
-DRAIN_SECONDS = 5.0
-"""Time for running tasks to finish; three seconds later the process is killed."""
+CLOSE_SECONDS = 2.0
+"""Time to release tasks and to close the resources."""
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +43,7 @@ async def _enter(resources: Sequence[Context], companions: Sequence[Context]) ->
     executor = _executor = TaskExecutor(publisher.notify)
     for resource in resources:
         await _open.enter_async_context(resource())
-    _open.push_async_callback(executor.stop, DRAIN_SECONDS)
+    _open.push_async_callback(lambda: executor.stop(drain_seconds()))
     for companion in companions:
         await _open.enter_async_context(companion())
     await recover()
@@ -67,5 +70,11 @@ def run_next(kind: str, on_claim: ClaimCallback | None = None) -> None:
 
 def stop() -> None:
     """Let running tasks finish, release the rest, and close the resources."""
-    sync_bridge.run_sync(_open.aclose(), timeout_seconds=DRAIN_SECONDS + 2)
+    seconds = drain_seconds() + CLOSE_SECONDS
+    sync_bridge.run_sync(_open.aclose(), timeout_seconds=seconds)
     publisher.flush()
+
+
+def drain_seconds() -> float:
+    """Return how long running tasks may go on when this process stops."""
+    return process_stop.limit(live.current().get(TASKS).drain_seconds)

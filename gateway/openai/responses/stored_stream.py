@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 
 from core.errors import CoulisseError
 from core.ids import UserId
+from core.runtime import process_stop
 from gateway.asgi.event_stream import EventStream
 from gateway.openai import sse
 from gateway.openai.errors import ResponseUnknown
@@ -37,6 +38,8 @@ async def _encode_frames(
     yield encoder.first_frame()
     while stored.is_open:
         await asyncio.sleep(POLL_SECONDS)
+        if process_stop.has_begun():
+            return  # A worker makes the response; another process can wait for it.
         yield sse.HEARTBEAT
         try:
             stored = await stored_responses.read(user_id, encoder.id)

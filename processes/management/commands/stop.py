@@ -14,15 +14,16 @@ class Command(ConfigCommand):
     """Prints the pid of the stopped server."""
 
     help = (
-        "Stop the server; open streams get a few seconds to finish. Exits 0 if no "
-        "server runs, 1 if the server does not end within 10 s."
+        "Stop the server; open replies and running tasks may finish "
+        "(server.drain_seconds, tasks.drain_seconds). Exits 0 if no server runs, 1 if "
+        "the server does not end in that time."
     )
     needs_database = False
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--force", action="store_true", help="Kill the server and its processes."
+            "--force", action="store_true", help="End its processes at once."
         )
 
     def handle(self, **options: Any) -> None:
@@ -30,7 +31,9 @@ class Command(ConfigCommand):
         if options["config"] and not options["force"]:
             require_same_config(files, self.config_path(options))
         had_pid_file = files.pid.exists()
-        pid = shutdown.stop_server(files, force=options["force"])
+        pid = shutdown.stop_server(
+            files, force=options["force"], report=self.stderr.write
+        )
         if pid is not None:
             self.stdout.write(f"stopped (pid {pid})")
         elif had_pid_file:

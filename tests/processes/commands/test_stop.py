@@ -85,7 +85,7 @@ def test_server_started_meanwhile_keeps_its_files(state: StateDir, monkeypatch) 
 @pytest.mark.parametrize(
     ("force", "expected"),
     [
-        (False, r"after 10 s: run `stop --force`$"),
+        (False, r"still runs after 0 s: run `stop --force`$"),
         (True, r"killed .* after 5 s: check"),
     ],
 )
@@ -94,6 +94,7 @@ def test_stop_suggests_the_next_step(
 ) -> None:
     monkeypatch.setattr(shutdown, "_send", lambda pid, number: None)
     monkeypatch.setattr(orphan_cleanup, "wait_for_end", lambda servers, seconds: False)
+    monkeypatch.setattr(shutdown, "ANSWER_SECONDS", 0.0)
     lock = PidFile(state.pid)
     lock.acquire()
     with pytest.raises(ServerStillRunning, match=expected):
@@ -111,7 +112,9 @@ def served(state: StateDir, settings, monkeypatch) -> Iterator[list[bool]]:
     run_state.write_record(state.record, served)
     stopped: list[bool] = []
     monkeypatch.setattr(
-        shutdown, "stop_server", lambda state, *, force: stopped.append(force) or 1
+        shutdown,
+        "stop_server",
+        lambda state, *, force, report: stopped.append(force) or 1,
     )
     lock = PidFile(state.pid)
     lock.acquire()

@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from kombu import Connection
@@ -14,9 +15,10 @@ from kombu.exceptions import OperationalError
 from coulisse_site import redis_urls
 from coulisse_site.celery import app
 from processes import worker
-from processes.server import background_processes
+from processes.server import background_processes, stop_limits
 from processes.server.background_processes import BackgroundPlan
 from processes.supervision.run_state import ChildRecord
+from tasks.config import TasksConfig
 from tests.processes.conftest import TIMEOUT_SECONDS, Project, end, until
 
 NAMES = ["web-1", "broker", "worker", "beat"]
@@ -150,7 +152,9 @@ def test_valkey_is_found_in_its_wheel() -> None:
 
 def test_endless_job_is_cancelled_at_shutdown(monkeypatch, caplog) -> None:
     ended: list[int] = []
-    monkeypatch.setattr(worker, "DRAIN_SECONDS", 0)
+    monkeypatch.setattr(stop_limits, "CLEANUP_SECONDS", 0)
+    config = SimpleNamespace(get=lambda section: TasksConfig(drain_seconds=0))
+    monkeypatch.setattr(worker.live, "current", lambda: config)
     monkeypatch.setattr(worker.logging, "shutdown", lambda: None)
     monkeypatch.setattr(os, "_exit", ended.append)
     worker.limit_drain()

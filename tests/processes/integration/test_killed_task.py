@@ -20,6 +20,7 @@ from tests.processes.conftest import Project, end
 YAML = """
 server: {{bind: 127.0.0.1, port: {port}}}
 users: shared
+tasks: {{drain_seconds: 3}}
 providers:
   openai: {{api_key: k, base_url: "{url}"}}
 agents:

@@ -34,8 +34,8 @@ def test_server_starts_sidecars_once_it_answers(load) -> None:
     assert sidecars.name == "sidecars"
     assert sidecars.is_needed()
     assert (sidecars.is_required, sidecars.follows_web) == (False, True)
-    # They end together with the last replies, which they may deliver.
-    assert not sidecars.outlives_web
+    # They end after the last replies, which may use them, and which they may deliver.
+    assert sidecars.outlives_web
 
 
 def test_server_without_sidecars_has_no_sidecar_process(load) -> None:

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from core.child_processes import process_identity
-from processes.server import server_plan, shutdown
-from processes.supervision import orphan_cleanup, run_state, supervisor
+from processes.supervision import orphan_cleanup, run_state
 from tests.processes.conftest import (
     QUICK_MANAGE,
     TIMEOUT_SECONDS,
@@ -79,10 +78,9 @@ def test_stop_lets_a_stream_finish(project: Project) -> None:
 
 @pytest.mark.parametrize("path", ["/endless", "/hanging"])
 def test_endless_stream_does_not_delay_the_stop(project: Project, path: str) -> None:
-    # The real limits: the drain and the rest fit into ten seconds.
-    assert server_plan.DRAIN_SECONDS < supervisor.STOP_SECONDS < shutdown.GRACE_SECONDS
+    project.write(", drain_seconds: 1")
     if path == "/endless":  # It ends by itself, long before it would be killed.
-        project.environment["STOP_SECONDS"] = str(TIMEOUT_SECONDS)
+        project.environment["CLEANUP_SECONDS"] = str(TIMEOUT_SECONDS)
     process = project.serve(QUICK_MANAGE)
     with urllib.request.urlopen(project.url + path, timeout=TIMEOUT_SECONDS) as stream:
         assert stream.readline() == b"tick\n"
@@ -103,19 +101,20 @@ def test_hanging_web_process_is_replaced(project: Project) -> None:
     assert "unhealthy" not in end(process)
 
 
-def test_second_interrupt_stops_at_once(project: Project) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_second_signal_stops_at_once(project: Project, number: int) -> None:
     process = project.serve()
     web = project.run_record.children[0]
     os.kill(web.pid, signal.SIGSTOP)
 
     def interrupt_again() -> bool:
         if orphan_cleanup.is_alive(web):
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             return False
         return True
 
-    # Sooner than after one interrupt.
-    until(interrupt_again, seconds=supervisor.STOP_SECONDS)
+    # Sooner than after one signal: the default of `server.drain_seconds`.
+    until(interrupt_again, seconds=45)
     process.communicate(timeout=TIMEOUT_SECONDS)
     assert process.returncode == 0
     assert project.processes() == []

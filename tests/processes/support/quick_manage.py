@@ -7,11 +7,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import manage
-from processes.server import server_plan
-from processes.supervision import heartbeat, supervisor
+from processes.server import stop_limits
+from processes.supervision import heartbeat
 
-server_plan.DRAIN_SECONDS = 1
-supervisor.STOP_SECONDS = float(os.environ.get("STOP_SECONDS", "2"))
+stop_limits.CLEANUP_SECONDS = float(os.environ.get("CLEANUP_SECONDS", "1"))
 heartbeat.INTERVAL_SECONDS = 1.5
 heartbeat.MAX_MISSED = 3
 
