@@ -21,6 +21,7 @@ from bench.memory_search import latency, quality
 from bench.scenarios import (
     background_tasks,
     bulk_rows,
+    limited_turns,
     slow_clients,
     soak,
     studio_latency,
@@ -32,6 +33,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "background": background_tasks.main,
     "bulk-rows": bulk_rows.main,
     "instructions": instruction_counts.main,
+    "limits": limited_turns.main,
     "memory-quality": quality.main,
     "recall-latency": latency.main,
     "slow-clients": slow_clients.main,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from access.errors import BudgetExceeded, LimitReached
 from access.limits import time_windows
-from access.limits.usage_counters import CounterKey, CounterValues
+from access.limits.usage_counters import Ceilings, CounterKey, CounterValues
 from access.limits.usage_limits import ActiveLimit, Unit
 from core import money
 
@@ -29,19 +29,16 @@ class LimitState:
 
     @property
     def is_exceeded(self) -> bool:
-        return self._exceeds(self.used)
+        return self.used > self._ceiling
 
     @property
     def is_exceeded_by_reservations(self) -> bool:
         """Whether reservations alone cause the excess."""
-        return self.is_exceeded and not self._exceeds(self.used - self.reserved)
+        return self.is_exceeded and self.used - self.reserved <= self._ceiling
 
-    def _exceeds(self, used: int) -> bool:
-        rule = self.limit.rule
-        # Tokens are refused once the limit is reached, money before it is exceeded.
-        if used >= rule.maximum:
-            return True
-        return rule.unit != "tokens" and used + self.own_usage > rule.maximum
+    @property
+    def _ceiling(self) -> int:
+        return _ceiling(self.limit, self.own_usage)
 
     @property
     def remaining(self) -> int:
@@ -58,6 +55,30 @@ class LimitState:
         )
 
 
+def _ceiling(limit: ActiveLimit, own_usage: int) -> int:
+    """Return the highest usage at which a request of this usage fits a limit."""
+    rule = limit.rule
+    # Tokens are refused once the limit is reached, money before it is exceeded.
+    return rule.maximum - (1 if rule.unit == "tokens" else max(1, own_usage))
+
+
+def ceilings(
+    limits: Collection[ActiveLimit], *, tokens: int, micro_usd: int
+) -> dict[CounterKey, Ceilings]:
+    """Return the values of counters at which a request fits its limits."""
+    own_usage = _own_usage(tokens, micro_usd)
+    found: dict[CounterKey, Ceilings] = {}
+    for limit in limits:
+        unit, before = limit.rule.unit, found.get(limit.key, Ceilings())
+        lowest = min(getattr(before, unit), _ceiling(limit, own_usage[unit]))
+        found[limit.key] = before._replace(**{unit: lowest})
+    return found
+
+
+def _own_usage(tokens: int, micro_usd: int) -> dict[Unit, int]:
+    return {"requests": 1, "turns": 1, "tokens": tokens, "micro_usd": micro_usd}
+
+
 def compute_states(
     limits: Collection[ActiveLimit],
     counters: Mapping[CounterKey, CounterValues],
@@ -67,19 +88,13 @@ def compute_states(
     now: int,
 ) -> list[LimitState]:
     """Return the limit states of a request after its reservation."""
-    own_reservation: dict[Unit, int] = {
-        "requests": 0,
-        "turns": 1,
-        "tokens": tokens,
-        "micro_usd": micro_usd,
-    }
-    own_usage = {**own_reservation, "requests": 1}
+    own_usage = _own_usage(tokens, micro_usd)
     states = []
     for limit in limits:
         unit, values = limit.rule.unit, counters[limit.key]
         reserved = _reserved_amount(unit, values)
         used = getattr(values, unit, 0) + reserved - own_usage[unit]
-        reserved -= own_reservation[unit]
+        reserved -= 0 if unit == "requests" else own_usage[unit]
         states.append(LimitState(limit, used, own_usage[unit], now, reserved))
     return states
 

@@ -3,6 +3,7 @@
 from access.models.audit import AuditEntry, AuditEntryQuerySet
 from access.models.counters import UsageCounter
 from access.models.namespace import UserNamespace
+from access.models.reservations import UsageReservation
 from access.models.tokens import ApiToken, ApiTokenQuerySet, BudgetPeriod
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "AuditEntryQuerySet",
     "BudgetPeriod",
     "UsageCounter",
+    "UsageReservation",
     "UserNamespace",
 ]

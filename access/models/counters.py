@@ -2,10 +2,10 @@
 
 A turn reserves an estimate before it calls its model, and replaces it by its real usage
 when it ends: two statements, however many limits apply. Each is atomic, so parallel
-turns cannot exceed a limit together. A reservation expires at the end of the epoch
-after its own, so a killed process blocks no usage for longer.
+turns cannot exceed a limit together. `access.models.reservations` says who holds what.
 """
 
+import uuid
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -13,13 +13,14 @@ from typing import Any
 from django.db import connection, models
 from django.db.models import Q
 
-from access.limits.time_windows import CALENDAR_MONTH, DAY, EVER, MINUTE, TimeWindow
+from access.limits.time_windows import CALENDAR_MONTH, DAY, EVER, MINUTE
 from access.limits.usage_counters import (
-    NO_CHARGE,
     Charge,
     CounterKey,
+    CounterUpdate,
     CounterValues,
     Reservation,
+    updates_at_end,
 )
 from access.models import counter_sql
 from access.users.caller import VerifiedToken
@@ -78,10 +79,35 @@ class UsageCounterManager(UsageCounterBaseManager["UsageCounter"]):
             cursor.execute(
                 counter_sql.reserve_sql(len(keys), token is not None), params
             )
-            return {
-                CounterKey(subject, TimeWindow(length, start)): CounterValues(*values)
-                for subject, length, start, *values in cursor.fetchall()
-            }
+            return counter_sql.read_values(cursor)
+
+    def read(
+        self, keys: Collection[CounterKey], *, now: int
+    ) -> dict[CounterKey, CounterValues]:
+        """Return the values of counters without locking them."""
+        epoch = now // EPOCH_SECONDS
+        params: list[Any] = [epoch, epoch] * len(counter_sql.RESERVED_COLUMNS)
+        for key in keys:
+            params += counter_sql.key_params(key)
+        with connection.cursor() as cursor:
+            cursor.execute(counter_sql.read_sql(len(keys)), params)
+            found = counter_sql.read_values(cursor)
+        return {key: found.get(key, CounterValues(epoch)) for key in keys}
+
+    def create_missing(self, keys: Collection[CounterKey], *, now: int) -> None:
+        """Create the rows of counters that have none yet."""
+        self.bulk_create(
+            (
+                UsageCounter(
+                    subject=key.subject,
+                    window=key.window.length,
+                    start=key.window.start,
+                    last_at=now,
+                )
+                for key in sorted(keys)
+            ),
+            ignore_conflicts=True,
+        )
 
     def settle(
         self,
@@ -95,15 +121,42 @@ class UsageCounterManager(UsageCounterBaseManager["UsageCounter"]):
 
         `keys` are counters to charge in addition to the reservation's.
         """
-        epochs = {} if reservation is None else reservation.epochs
-        updates = [(key, epoch, 0) for key, epoch in epochs.items()]
-        updates += [(key, 0, 1) for key in keys if key not in epochs]
-        _settle(updates, reservation, charge, now=now)
+        amounts = reservation and (reservation.tokens, reservation.micro_usd)
+        self.update_at_end(
+            updates_at_end(keys, reservation), amounts or (0, 0), charge, now=now
+        )
 
-    def release(self, reservation: Reservation, *, now: int) -> None:
-        """Undo a reservation: the request was never started."""
-        updates = [(key, epoch, -1) for key, epoch in reservation.epochs.items()]
-        _settle(updates, reservation, NO_CHARGE, now=now)
+    def update_at_end(
+        self,
+        updates: Sequence[CounterUpdate],
+        reserved: tuple[int, int],
+        charge: Charge,
+        *,
+        now: int,
+        reservation_id: uuid.UUID | None = None,
+    ) -> None:
+        """Charge counters, and release the reserved tokens and micro-dollars.
+
+        With the id of a reservation, PostgreSQL deletes its row in the same statement,
+        and changes nothing if there is none.
+        """
+        if not updates:
+            return
+        params: list[Any] = [] if reservation_id is None else [reservation_id]
+        for key, epoch, requests in sorted(updates, key=lambda update: update.key):
+            params += (
+                *counter_sql.key_params(key),
+                requests,
+                charge.tokens,
+                charge.micro_usd,
+                0 if charge.is_priced else 1,
+                now,
+                epoch or 0,
+                *((0, 0, 0) if epoch is None else (1, *reserved)),
+            )
+        statement = counter_sql.settle_sql(len(updates), reservation_id is not None)
+        with connection.cursor() as cursor:
+            cursor.execute(statement, params)
 
 
 class UsageCounter(models.Model):
@@ -149,28 +202,3 @@ class UsageCounter(models.Model):
 
     def __str__(self) -> str:
         return f"{self.subject} in {self.window} s from {self.start}"
-
-
-def _settle(
-    updates: Sequence[tuple[CounterKey, int, int]],
-    reservation: Reservation | None,
-    charge: Charge,
-    *,
-    now: int,
-) -> None:
-    """Update counters; each update has the reservation's epoch, and requests to add."""
-    params: list[Any] = []
-    for key, epoch, requests in sorted(updates):
-        reserved = (0, 0, 0)
-        if reservation is not None and key in reservation.epochs:
-            reserved = (1, reservation.tokens, reservation.micro_usd)
-        params += (
-            *counter_sql.key_params(key),
-            requests,
-            charge.tokens,
-            charge.micro_usd,
-        )
-        params += (0 if charge.is_priced else 1, now, epoch, *reserved)
-    if updates:
-        with connection.cursor() as cursor:
-            cursor.execute(counter_sql.settle_sql(len(updates)), params)

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from access.models import UsageReservation
 from admin_base.model_admin import StudioModelAdmin
 from database.models import RunningProcess
 from memory.models import ConsolidationRun, FactChange, Summary
@@ -27,6 +28,7 @@ LIST_COLUMNS: dict[type[Model], Sequence[str]] = {
     SmokeMessage: ("sent_at", "run_id", "position", "speaker", "agent"),
     Summary: ("created_at", "user_id", "first_position", "end_position", "model"),
     ToolCall: ("started_at", "turn_id", "kind", "name", "seconds", "error"),
+    UsageReservation: ("reserved_at", "settled_at", "process", "counters"),
 }
 """The columns of each list."""
 

@@ -93,14 +93,6 @@ def test_turn_without_price_is_counted(subject):
     assert (found.unpriced, found.last_at) == (1, NOW + 1)
 
 
-def test_released_reservation_leaves_no_trace(subject):
-    key = hour(subject)
-    _, first = aside(key)
-    UsageCounter.objects.release(first, now=NOW)
-    assert reserved(key) == (0, 0, 0)
-    assert (row(key).requests, row(key).tokens) == (0, 0)
-
-
 @pytest.mark.parametrize("later", [0, EPOCH_SECONDS])
 def test_reservation_lasts_through_the_next_epoch(subject, later):
     key = hour(subject)

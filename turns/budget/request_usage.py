@@ -23,7 +23,7 @@ from telemetry.models import ExpensePurpose
 from telemetry.storage import costs
 from telemetry.storage.costs import CallExpense
 from turns.budget import usage_grant
-from turns.budget.usage_grant import UsageGrant
+from turns.budget.usage_grant import LimitedRequest, UsageGrant
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +82,16 @@ def reserve_usage(request: UsageRequest) -> UsageGrant:
 
 def _try_reserve(request: UsageRequest) -> UsageGrant | None:
     limits, source = request.limits(), request.paid_embedder()
-    return usage_grant.reserve(
+    limited = LimitedRequest(
         limits,
-        request.counter_keys(),
-        request.caller,
+        request.caller.token,
         tokens=0 if source is None else request.embedding_tokens,
         micro_usd=_estimate_cost(request, source)
         if usage_limits.needs_price(limits)
         else 0,
         now=request.now,
     )
+    return usage_grant.reserve(limited, request.counter_keys())
 
 
 def _estimate_cost(request: UsageRequest, source: ProviderSource | None) -> int:

@@ -5,12 +5,10 @@ one that stores the turn. All functions run on database threads.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
-
-from django.db import transaction
 
 from access.errors import CredentialRefused, PriceUnknown
 from access.limits import usage_limits
@@ -26,7 +24,7 @@ from memory.recall.context import turn_context
 from memory.recall.context.turn_context import Context, ContextQuery
 from providers.pricing import call_costs
 from turns.budget import usage_grant
-from turns.budget.usage_grant import UsageGrant
+from turns.budget.usage_grant import LimitedRequest, UsageGrant
 from turns.preparation import routing
 from turns.preparation.routing import Route
 from turns.turn import TurnRequest
@@ -124,20 +122,27 @@ def load_context_and_reserve(
 def check_limits(usage: TurnUsageRequest) -> None:
     """Raise the errors of `usage_grant.reserve` if the limits allow no turn; reserve
     nothing."""
-    with transaction.atomic():
-        _try_reserve(replace(usage, count_prompt=lambda _: 0), Context(()))
-        transaction.set_rollback(True)
+    if limits := usage.limits():
+        without_prompt = replace(usage, count_prompt=lambda _: 0)
+        _limited_request(without_prompt, limits, Context(())).check()
 
 
 def _try_reserve(usage: TurnUsageRequest, context: Context) -> UsageGrant | None:
     """Reserve a turn's usage; None if its token differs from the cached one."""
     limits, caller = usage.limits(), usage.request.caller
     counter_keys = usage.counter_keys()
-    if not limits:
-        is_valid = caller.token is None or ApiToken.objects.is_current(
-            caller.token, datetime.fromtimestamp(usage.now, UTC)
-        )
-        return UsageGrant(counter_keys) if is_valid else None
+    if limits:
+        request = _limited_request(usage, limits, context)
+        return usage_grant.reserve(request, counter_keys)
+    is_valid = caller.token is None or ApiToken.objects.is_current(
+        caller.token, datetime.fromtimestamp(usage.now, UTC)
+    )
+    return UsageGrant(counter_keys) if is_valid else None
+
+
+def _limited_request(
+    usage: TurnUsageRequest, limits: Sequence[ActiveLimit], context: Context
+) -> LimitedRequest:
     models = fallback_chain.models_for(usage.config, usage.route.agent)
     prompt_tokens = usage.count_prompt(context)
     # Any model of the fallback chain may answer, so the largest cost counts.
@@ -145,10 +150,9 @@ def _try_reserve(usage: TurnUsageRequest, context: Context) -> UsageGrant | None
     micro_usd = 0
     if usage_limits.needs_price(limits):
         micro_usd = max(_estimate_cost(usage, prompt_tokens, model) for model in models)
-    return usage_grant.reserve(
+    return LimitedRequest(
         limits,
-        counter_keys,
-        caller,
+        usage.request.caller.token,
         tokens=prompt_tokens + reply_tokens,
         micro_usd=micro_usd,
         now=usage.now,

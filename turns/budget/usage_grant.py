@@ -4,6 +4,7 @@ All functions run on database threads.
 """
 
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,13 +13,21 @@ from django.db import transaction
 
 from access.errors import CredentialRefused, IdentityRefused
 from access.limits import limit_states, usage_limits
-from access.limits.usage_counters import Charge, CounterKey, Reservation
+from access.limits.limit_states import LimitState
+from access.limits.usage_counters import (
+    Charge,
+    CounterKey,
+    CounterValues,
+    Reservation,
+)
 from access.limits.usage_limits import ActiveLimit
-from access.models import ApiToken, UsageCounter
+from access.models import ApiToken, UsageCounter, UsageReservation, counter_sql
 from access.tokens.token_cache import TOKEN_CACHE
 from access.users import identity
-from access.users.caller import Caller, from_token
+from access.users.caller import Caller, VerifiedToken, from_token
 from core.ids import UserId
+
+Counters = Mapping[CounterKey, CounterValues]
 
 
 @dataclass(slots=True)
@@ -37,7 +46,7 @@ class UsageGrant:
 
     def settle(self, charge: Charge) -> None:
         """Charge the usage, and release the reservation."""
-        UsageCounter.objects.settle(
+        UsageReservation.objects.settle(
             self.counter_keys, self.reservation, charge, now=int(time.time())
         )
 
@@ -50,7 +59,90 @@ class UsageGrant:
     def release(self) -> None:
         """Release the reservation of a request that does not begin."""
         if self.reservation is not None:
-            UsageCounter.objects.release(self.reservation, now=int(time.time()))
+            UsageReservation.objects.release(self.reservation, now=int(time.time()))
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedRequest:
+    """A request with the limits that apply to it, and its estimated usage."""
+
+    limits: Sequence[ActiveLimit]
+    token: VerifiedToken | None
+    tokens: int
+    micro_usd: int
+    now: int
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
+
+    def reserve(self) -> Counters | None:
+        """Reserve; None if the token differs from the cached one.
+
+        Raises `LimitReached` and `BudgetExceeded`.
+        """
+        if not counter_sql.has_single_statements():
+            return self._lock_and_reserve()
+        if used := self._reserve_if_free():
+            return used
+        # Refused requests, which may be many, must not lock the counters either.
+        self.check()
+        UsageCounter.objects.create_missing(self._keys, now=self.now)
+        return self._reserve_if_free() or self._lock_and_reserve()
+
+    def _reserve_if_free(self) -> Counters:
+        maxima = limit_states.ceilings(
+            self.limits, tokens=self.tokens, micro_usd=self.micro_usd
+        )
+        return UsageReservation.objects.reserve_if_free(
+            self.id,
+            maxima,
+            self.token,
+            tokens=self.tokens,
+            micro_usd=self.micro_usd,
+            now=self.now,
+        )
+
+    @property
+    def _keys(self) -> set[CounterKey]:
+        return {limit.key for limit in self.limits}
+
+    def check(self) -> None:
+        """Raise the errors of `reserve` if the limits refuse the request now."""
+        if self.token is None or ApiToken.objects.is_current(
+            self.token, datetime.fromtimestamp(self.now, UTC)
+        ):
+            values = UsageCounter.objects.read(self._keys, now=self.now)
+            used = {
+                key: each.with_request(self.tokens, self.micro_usd)
+                for key, each in values.items()
+            }
+            limit_states.check_states(self.states(used))
+
+    def _lock_and_reserve(self) -> Counters | None:
+        with transaction.atomic():
+            used = UsageCounter.objects.reserve(
+                self._keys,
+                self.token,
+                tokens=self.tokens,
+                micro_usd=self.micro_usd,
+                now=self.now,
+            )
+            if not used:
+                return None
+            limit_states.check_states(self.states(used))
+            UsageReservation.objects.record(self.reservation(used))
+        return used
+
+    def reservation(self, used: Counters) -> Reservation:
+        epochs = {key: each.epoch for key, each in used.items()}
+        return Reservation(epochs, self.tokens, self.micro_usd, self.id)
+
+    def states(self, used: Counters) -> list[LimitState]:
+        return limit_states.compute_states(
+            self.limits,
+            used,
+            tokens=self.tokens,
+            micro_usd=self.micro_usd,
+            now=self.now,
+        )
 
 
 def counter_keys(
@@ -65,38 +157,18 @@ def counter_keys(
 
 
 def reserve(
-    limits: Sequence[ActiveLimit],
-    counter_keys: Sequence[CounterKey],
-    caller: Caller,
-    *,
-    tokens: int,
-    micro_usd: int,
-    now: int,
+    request: LimitedRequest, counter_keys: Sequence[CounterKey]
 ) -> UsageGrant | None:
     """Reserve an estimate; None if the caller's token differs from the cached one.
 
     `counter_keys` are further counters to charge. Raises `LimitReached` and
     `BudgetExceeded`.
     """
-    with transaction.atomic():
-        used = UsageCounter.objects.reserve(
-            {limit.key for limit in limits},
-            caller.token,
-            tokens=tokens,
-            micro_usd=micro_usd,
-            now=now,
-        )
-        if not used:
-            return None
-        states = limit_states.compute_states(
-            limits, used, tokens=tokens, micro_usd=micro_usd, now=now
-        )
-        limit_states.check_states(states)
-    epochs = {key: each.epoch for key, each in used.items()}
-    reservation = Reservation(epochs, tokens, micro_usd)
-    return UsageGrant(
-        counter_keys, reservation, limit_states.rate_limit_headers(states)
-    )
+    used = request.reserve()
+    if used is None:
+        return None
+    headers = limit_states.rate_limit_headers(request.states(used))
+    return UsageGrant(counter_keys, request.reservation(used), headers)
 
 
 def reload_caller(caller: Caller, user_id: UserId) -> Caller:
