@@ -54,11 +54,14 @@ def current_or_none() -> Config | None:
 def file_digest() -> str:
     """Return the digest of the file content in force, without overrides.
 
-    It is the same in all processes that run with the same file; "" before the first
-    configuration.
+    It is the same in all processes with the same file, unless one rejects an override
+    that others apply. It is "" before the first configuration.
     """
     config = _current
-    return "" if config is None else config.digest
+    if config is None or not config.rejected_overrides:
+        return "" if config is None else config.digest
+    rejected = sorted((each.section, each.name) for each in config.rejected_overrides)
+    return loader.content_digest(f"{config.digest} {rejected}".encode())
 
 
 def _load_current() -> Config:

@@ -4,7 +4,7 @@ Only the lines of the changed entry change. Each new content is parsed again: it
 equal the intended data, or the edit is refused.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ruamel.yaml.error import YAMLError
@@ -54,6 +54,54 @@ def put_text(doc: Document, key_path: KeyPath, text: str) -> bytes:
             raise
         return put_data(doc, key_path, own["value"])
     return _check_placed(doc, key_path, content, own)
+
+
+def put_texts(doc: Document, texts: Mapping[KeyPath, str]) -> bytes:
+    """Return the content with texts at several paths, as `put_text` writes each.
+
+    Usually all are written and checked at once: each check parses the whole file.
+    """
+    try:
+        intended, edits = doc.data, list(_put_edits(doc, texts))
+        for key_path, text in texts.items():
+            intended = _with_text(intended, key_path, text)
+        content = _apply(doc, edits)
+        if is_same(document.parse_document(content, doc.file).data, intended):
+            return _restore(content, doc)
+    except FAILURES:
+        pass  # Each on its own has a precise error, and more ways to be written.
+    content = doc.content
+    for key_path, text in texts.items():
+        content = put_text(document.parse_document(content, doc.file), key_path, text)
+    return content
+
+
+def _put_edits(doc: Document, texts: Mapping[KeyPath, str]) -> Iterator[Edit]:
+    new_maps: dict[str, list[str]] = {}
+    for key_path, text in texts.items():
+        key, name = key_path[0], key_path[-1]
+        if text.strip() in EMPTY_TEXTS:
+            if key_path in doc.nodes:
+                yield blocks.remove_edit(doc, key_path)
+        elif len(key_path) > 1 and (key,) not in doc.nodes:
+            entry = blocks.render_entry(f"{round_trip.dump_key(name)}:", text)
+            new_maps.setdefault(key, []).append(entry)
+        else:
+            yield blocks.put_edit(doc, key_path, text)
+    for key, entries in new_maps.items():
+        yield blocks.insert_edit(doc, (key,), "\n".join(entries))
+
+
+def _with_text(data: Any, key_path: KeyPath, text: str) -> Any:
+    """Return data with the value of a text at a path; raises `LookupError`."""
+    if text.strip() not in EMPTY_TEXTS:
+        own = _parse_alone(text, key_path)
+        if own is None:
+            raise LookupError(key_path)
+        return data_comparison.replace_at(data, key_path, own["value"])
+    above = data_comparison.value_at(data, key_path[:-1])
+    rest = {key: value for key, value in above.items() if key != key_path[-1]}
+    return data_comparison.replace_at(data, key_path[:-1], rest)
 
 
 def _restore(content: bytes, doc: Document) -> bytes:

@@ -7,6 +7,7 @@ file: each process restores them from its own file, and the database has none.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from config import sections
 from config.editing import blocks, content_patch, document
@@ -50,11 +51,18 @@ def merge(content: bytes, overlays: Iterable[Overlay], file: str = "") -> bytes:
 
     Raises `ConfigInvalid` for an overlay that does not fit the file.
     """
-    for overlay in overlays:
-        doc = document.parse_document(content, file)
-        path = key_path(overlay.section, overlay.name)
-        content = content_patch.put_text(doc, path, overlay.body or "")
-    return content
+    texts = ((key_path(o.section, o.name), o.body or "") for o in overlays)
+    return _put_texts(content, tuple(texts), file)
+
+
+@lru_cache(maxsize=4)
+def _put_texts(
+    content: bytes, texts: tuple[tuple[KeyPath, str], ...], file: str
+) -> bytes:
+    if not texts:
+        return content
+    doc = document.parse_document(content, file)
+    return content_patch.put_texts(doc, dict(texts))
 
 
 def relocate_problems(

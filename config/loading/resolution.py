@@ -37,11 +37,7 @@ def apply_overlays(
     content: bytes, path: Path, overlays: Overlays, *, is_strict: bool = True
 ) -> Config:
     """Return the effective configuration of a valid content, as `resolve` does."""
-    rejected = [
-        rejection
-        for each in overlays.entries
-        if (rejection := _reject_if_unreadable(content, each))
-    ]
+    rejected = _find_unreadable(content, path, overlays.entries)
     active = _without(overlays.entries, rejected)
     while True:
         config, broken = _try_overlays(content, path, active, is_strict=is_strict)
@@ -140,19 +136,43 @@ def rejected_label(rejected: RejectedOverride) -> str:
     return override_label(rejected.section, rejected.name)
 
 
-def _reject_if_unreadable(content: bytes, overlay: Overlay) -> RejectedOverride | None:
+def _find_unreadable(
+    content: bytes, path: Path, overlays: Iterable[Overlay]
+) -> list[RejectedOverride]:
+    """Find the overlays whose text is invalid or has no place in the file."""
+    found = [r for each in overlays if (r := _reject_if_unreadable(each))]
+    of_sections = section_overlays.overlays_of_sections(_without(overlays, found))
+    if _merge_error(content, path, of_sections):
+        found += [
+            RejectedOverride(each.section, each.name, exc.problems, each.body is None)
+            for each in of_sections
+            if (exc := _merge_error(content, path, [each]))
+        ]
+    return found
+
+
+def _merge_error(
+    content: bytes, path: Path, of_sections: list[Overlay]
+) -> ConfigInvalid | None:
+    try:
+        section_overlays.merge(content, of_sections, reader.display_path(path))
+    except ConfigInvalid as exc:
+        return exc
+    return None
+
+
+def _reject_if_unreadable(overlay: Overlay) -> RejectedOverride | None:
     section = overridable_sections().get(overlay.section)
     if section is None:
         message = f"'{overlay.section}' cannot be changed in the studio"
         problem = Problem((), message, errors.UNKNOWN_KEY)
         return RejectedOverride(overlay.section, overlay.name, (problem,))
+    if overlay.body is None or not section.is_overridable:
+        return None
     try:
-        if not section.is_overridable:
-            section_overlays.merge(content, [overlay])
-        elif overlay.body is not None:
-            overlay_merge.parse_entry(
-                overlay.body, overlay_merge.override_label(section, overlay.name)
-            )
+        overlay_merge.parse_entry(
+            overlay.body, overlay_merge.override_label(section, overlay.name)
+        )
     except ConfigInvalid as exc:
         return RejectedOverride(overlay.section, overlay.name, exc.problems)
     return None

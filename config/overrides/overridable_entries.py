@@ -100,11 +100,17 @@ def audit_action(section: Section[Any], verb: str) -> str:
     return f"{noun.replace(' ', '_')}.{verb}"
 
 
+def audit_target(section: Section[Any], name: str) -> str:
+    """Return an entry's name for the audit: `bob`, `providers.openai`, `limits`."""
+    if section.is_overridable:
+        return name
+    return ".".join(section_overlays.key_path(section.key, name))
+
+
 def describe(section: Section[Any], name: str) -> str:
     """Return an entry's name for messages: `agent 'bob'`, `'providers.openai'`."""
-    if section.is_overridable:
-        return f"{section.noun} '{name}'"
-    return f"'{'.'.join(section_overlays.key_path(section.key, name))}'"
+    noun = f"{section.noun} " if section.is_overridable else ""
+    return f"{noun}'{audit_target(section, name)}'"
 
 
 def list_entries(section: Section[Any]) -> list[OverridableEntry]:

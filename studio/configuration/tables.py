@@ -59,7 +59,7 @@ class OverrideAdmin(EntryAdmin):
     """The entries that are stored beside the file."""
 
     path = "overrides"
-    lead = "Stored beside coulisse.yaml. Each replaces an entry, adds or disables one."
+    lead = "Stored beside coulisse.yaml. Each replaces, adds or disables an entry."
     list_display = ["name", "section", "is_tombstone", "changed_at", "changed_by"]
     column_classes = {"is_tombstone": "is-wide", "changed_by": "is-wide"}
     list_filter = [SectionFilter, "is_tombstone", TimeFilter.of("changed_at")]
@@ -96,8 +96,7 @@ class OverrideAdmin(EntryAdmin):
         actor = accounts.request_actor(request)
         verb = override_editor.remove_override(section, row.name, by=actor.name)
         name = overridable_entries.audit_action(section, verb)
-        described = overridable_entries.describe(section, row.name)
-        target = row.name if section.is_overridable else described.strip("'")
+        target = overridable_entries.audit_target(section, row.name)
         audit.record(request, name, row, target=target)
         return Outcome(data={"name": row.name, "deleted": True})
 

@@ -55,3 +55,16 @@ def test_missing_state_directory_is_named(monkeypatch, tmp_path):
         environment.read_state_dir(tmp_path / "team.yaml")
     volume.mkdir()
     assert environment.read_state_dir(tmp_path / "team.yaml") == volume
+
+
+def test_edits_are_stored_in_a_shared_database(monkeypatch):
+    monkeypatch.delenv("COULISSE_STUDIO_EDITS", raising=False)
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    assert environment.read_studio_edits() == "file"
+    monkeypatch.setenv("DATABASE_URL", "postgres://u:p@h/n")
+    assert environment.read_studio_edits() == "database"
+    monkeypatch.setenv("COULISSE_STUDIO_EDITS", "file")
+    assert environment.read_studio_edits() == "file"
+    monkeypatch.setenv("COULISSE_STUDIO_EDITS", "disk")
+    with pytest.raises(SystemExit, match="must be file or database, not 'disk'"):
+        environment.read_studio_edits()

@@ -86,7 +86,7 @@ class Command(DatabaseCommand):
         )
         import_string(settings.COULISSE_COMMAND_AUDIT)(
             overridable_entries.audit_action(section, "delete" if is_own else "reset"),
-            name,
+            overridable_entries.audit_target(section, name),
             lambda actor: change(section, name, by=actor),
         )
         described = overridable_entries.describe(section, name)

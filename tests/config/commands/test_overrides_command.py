@@ -5,9 +5,11 @@ from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import transaction
 
 from access.models import AuditEntry
 from config import live
+from config.loading.overlays import Overlay
 from config.models import Override, OverrideVersion
 from config.overrides import overridable_entries, override_editor
 
@@ -126,3 +128,35 @@ def test_check_reports_overrides(run, agents, file):
     output = run(command="check")
     assert "warning: agent 'dan' in the studio is rejected: " in output
     assert "uses provider 'openai', which is not under providers:" in output
+
+
+def test_overrides_of_sections_are_listed_shown_and_reset(run, file):
+    overlays = [
+        Overlay("limits", "limits", "- {per: principal, requests_per_day: 9}"),
+        Overlay("providers", "openai", "{api_key: ${TEST_KEY:-x}, retries: 3}"),
+    ]
+    with transaction.atomic():
+        for overlay in overlays:
+            Override.objects.store(overlay, by="studio: olga")
+    listed = run().splitlines()
+    assert [line.split("  since")[0] for line in listed] == [
+        "limits  limits  dynamic",
+        "providers  openai  override",
+    ]
+    shown = run("show", "providers", "openai")
+    assert "-{api_key: ••••••••}" in shown
+    assert "+{api_key: ${TEST_KEY:-x}, retries: 3}" in shown
+    assert "- {per: principal" in run("show", "limits")
+    assert "with 2 overrides from the studio" in run(command="check")
+    assert run("reset", "limits") == "deleted 'limits'\n"
+    assert run("reset", "providers", "openai") == (
+        "reset 'providers.openai' to the YAML file\n"
+    )
+    assert not Override.objects.exists()
+    entries = AuditEntry.objects.newest_first().values_list("action", "target")[:2]
+    assert list(entries) == [
+        ("config.reset", "providers.openai"),
+        ("config.delete", "limits"),
+    ]
+    with pytest.raises(CommandError, match="'server' cannot be overridden"):
+        run("reset", "server")

@@ -316,3 +316,51 @@ def test_white_space_that_is_text_stays():
     assert replace_value(quoted, ("menu",), "'y\u2028'") == quoted.replace(
         "x\u2028y", "y\u2028"
     )
+
+
+# Several texts at once.
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {("kitchen",): "open: false", ("menu", "soup"): "4"},
+        {("menu", "soup"): "", ("menu", "cake"): "{price: 3}"},
+        {("wine", "red"): "1", ("wine", "white"): "# cold\n2", ("bar",): "- 1\n- 2"},
+        {("menu",): "", ("kitchen",): ""},
+        {("menu", "soup"): "", ("none", "x"): "null"},
+        {("kitchen", "fuel"): "&f gas", ("menu", "cake"): "*f"},
+    ],
+    ids=["changed", "removed", "new maps", "removed sections", "last entry", "alias"],
+)
+def test_several_texts_are_put_as_one_after_the_other(texts):
+    text = f"{FILE}# The end.\nlast: 1\n"
+    expected = text
+    for place, value in texts.items():
+        expected = replace_value(expected, place, value)
+    doc = document.parse_document(text.encode())
+    found = content_patch.put_texts(doc, texts)
+    data = document.parse_document(found).data
+    assert data_comparison.is_same(
+        data, document.parse_document(expected.encode()).data
+    )
+    comments = [line for line in expected.splitlines() if line.startswith("#")]
+    assert [line for line in found.decode().splitlines() if line[:1] == "#"] == comments
+
+
+def test_several_texts_need_one_check(monkeypatch):
+    doc = document.parse_document(FILE.encode())
+    checked = []
+    put_text = content_patch.put_text
+    monkeypatch.setattr(
+        content_patch, "put_text", lambda *args: checked.append(1) or put_text(*args)
+    )
+    texts = {("wine", name): "1" for name in ("red", "white")}
+    content_patch.put_texts(doc, {("kitchen",): "open: false", **texts})
+    assert not checked
+
+
+def test_error_of_one_of_several_texts_names_it():
+    doc = document.parse_document(FILE.encode())
+    with pytest.raises(ConfigInvalid, match=r"menu\.soup:1:"):
+        content_patch.put_texts(doc, {("kitchen",): "{}", ("menu", "soup"): "{"})

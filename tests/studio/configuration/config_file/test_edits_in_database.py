@@ -243,6 +243,7 @@ def test_override_that_no_longer_fits_the_file_is_rejected(script, yaml, text, c
     assert config.get(LIMITS) == ()
     assert not config.get(TELEMETRY).fmt.enabled
     (rejected,) = config.rejected_overrides
+    assert live.file_digest() not in (config.digest, "")
     # The position is that of the text in the studio.
     assert rejected.reason.startswith("'limits' in the studio:2:")
     assert "agent 'tuned', which does not exist" in rejected.reason
@@ -255,6 +256,7 @@ def test_override_that_no_longer_fits_the_file_is_rejected(script, yaml, text, c
     yaml.write_text(text)
     watcher.poll()
     assert len(live.current().get(LIMITS)) == 2
+    assert live.file_digest() == live.current().digest
 
 
 def test_edit_of_the_file_that_opposes_an_override_is_refused(script, yaml, text):
