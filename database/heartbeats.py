@@ -17,7 +17,7 @@ from django.db import (
 )
 
 from core.version import VERSION
-from database import running_processes
+from database import database_clock, running_processes
 from database.models import RunningProcess
 from database.running_processes import STATE, Fleet, ProcessReport
 
@@ -54,6 +54,7 @@ def beat(report: ProcessReport, *, needs_space: bool = False) -> Fleet:
             key_ids=report.key_ids,
         )
     )
+    database_clock.synchronize()
     return _read_fleet()
 
 

@@ -10,7 +10,7 @@ from config.sections import Config
 from core.runtime import shared_clock
 from tasks.config import TASKS
 from tasks.models import Task
-from tasks.models.queryset import TaskState
+from tasks.models.queryset import IS_QUEUED
 
 LATE = timedelta(minutes=5)
 VERY_LATE = timedelta(hours=1)
@@ -20,7 +20,7 @@ DAY = timedelta(days=1)
 def check_queue(config: Config | None) -> Iterator[checks.CheckMessage]:
     """Check how long due tasks wait, and whether tasks failed for good."""
     now = shared_clock.now()
-    due = Task.objects.open().filter(state=TaskState.QUEUED, due_at__lte=now)
+    due = Task.objects.filter(IS_QUEUED, due_at__lte=now)
     found = due.aggregate(count=Count("pk"), oldest=Min("due_at"))
     count = found["count"]
     age = now - found["oldest"] if count else timedelta()

@@ -33,6 +33,7 @@ SLOW = (
     "tests/studio/security/test_hardening.py::test_every_address_answers_browsers_and_scripts",
     "tests/studio/site_wide/test_unusual_requests.py::test_json_that_cannot_be_stored_is_refused",
     "tests/patterns/test_linear_time.py::test_time_grows_with_the_text",
+    "tests/tasks/test_large_queue.py",
 )
 """Prefixes of node ids: directories, files and tests."""
 

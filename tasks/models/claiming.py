@@ -26,8 +26,11 @@ LEASE_SECONDS = 30.0
 """Lease duration. Workers extend their leases every ten seconds."""
 MAX_INTERRUPTIONS = 3
 """A task that loses its worker this often is errored."""
-MAX_CHECKED = 500
+MAX_CHECKED = 100
 """Oldest tasks of an ordered kind that are examined first."""
+MAX_USERS = 50
+"""Users that are examined then: a claim takes the same time whatever the queue holds.
+"""
 SPARE_CANDIDATES = 16
 """Candidates of an ordered kind: other workers may claim some first."""
 
@@ -50,66 +53,68 @@ CLAIM_SQL = """
         started_at = %s,
         worker = %s
     WHERE id = (SELECT id FROM found)
-    RETURNING *, EXISTS (
+    RETURNING *, (
         SELECT 1 FROM tasks_task AS other
-        WHERE other.kind = tasks_task.kind AND other.state IN ('queued', 'running')
+        WHERE other.kind = tasks_task.kind AND other.state = 'queued'
             AND other.due_at <= %s AND other.id <> tasks_task.id
-    ) AS has_more
+        ORDER BY other.due_at LIMIT 1
+    ) IS NOT NULL AS has_more
+"""
+"""The order makes PostgreSQL use the index: it would read ended tasks up to the first
+queued one.
 """
 RERUN = f"OR NOT is_cancelled AND interruptions < {MAX_INTERRUPTIONS}"
 LOCKS = {"postgresql": "FOR UPDATE SKIP LOCKED"}
 """SQLite has a single writer, so it needs no lock clause."""
-LOWEST_UUID = {"postgresql": "%s::uuid"}
-IS_DUE_SQL = """
-    SELECT 1 FROM tasks_task
-    WHERE kind = %s AND state IN ('queued', 'running') AND due_at <= %s LIMIT 1
-"""
+AFTER = {"postgresql": "%(after)s::uuid"}
 BY_ID_SQL = """
     SELECT id FROM tasks_task
     WHERE id = %s AND state IN ('queued', 'running') AND due_at <= %s {lock}
 """
-FIRST_OF_OLDEST_SQL = """
-    WITH oldest AS MATERIALIZED (
-        SELECT id, user_id, state, interruptions, is_cancelled, due_at, created_at
-        FROM tasks_task
-        WHERE kind = %s AND state IN ('queued', 'running')
-        ORDER BY priority DESC, round, created_at LIMIT %s
-    ), ranked AS (
-        SELECT id, state, interruptions, is_cancelled, due_at,
-            row_number() OVER (PARTITION BY user_id ORDER BY created_at, id) AS place,
-            max(CASE WHEN state = 'running' AND due_at > %s THEN 1 ELSE 0 END)
-                OVER (PARTITION BY user_id) AS is_busy
-        FROM oldest
-    )
-    SELECT id FROM ranked
-    WHERE place = 1 AND is_busy = 0 AND due_at <= %s AND (state = 'queued' {rerun})
-    ORDER BY due_at, id LIMIT %s
+FIRST_OF_USER_SQL = """(
+    SELECT own.id FROM tasks_task AS own
+    WHERE own.user_id = {row}.user_id AND own.kind = %(kind)s
+        AND own.state IN ('queued', 'running')
+    ORDER BY own.priority, own.round, own.created_at LIMIT 1
+)"""
+CAN_RUN_SQL = """
+    {row}.due_at <= %(now)s AND ({row}.state = 'queued' {rerun}) AND (
+        SELECT 1 FROM tasks_task AS busy
+        WHERE busy.user_id = {row}.user_id AND busy.kind = %(kind)s
+            AND busy.state = 'running' AND busy.due_at > %(now)s
+        LIMIT 1
+    ) IS NULL
 """
-"""The first open task of each user, among the oldest tasks: 1 ms."""
+"""Whether a user's first task is due and none of them runs. Each of the two subqueries
+is one look-up in an index, however many tasks the user has.
+"""
+FIRST_OF_OLDEST_SQL = """
+    SELECT id FROM (
+        SELECT id, user_id, state, interruptions, is_cancelled, due_at
+        FROM tasks_task
+        WHERE kind = %(kind)s AND state IN ('queued', 'running')
+        ORDER BY priority DESC, round, created_at LIMIT %(checked)s
+    ) AS oldest
+    WHERE id = {first_of_user} AND {can_run}
+    ORDER BY due_at, id LIMIT %(spare)s
+"""
 FIRST_OF_USERS_SQL = """
-    WITH RECURSIVE users(user_id) AS (
-        SELECT {lowest}
+    WITH RECURSIVE users(user_id, number) AS (
+        SELECT {after}, 0
         UNION ALL
         SELECT (
             SELECT next.user_id FROM tasks_task AS next
-            WHERE next.user_id > users.user_id AND next.kind || '' = %s
+            WHERE next.user_id > users.user_id AND next.kind || '' = %(kind)s
                 AND next.state IN ('queued', 'running')
             ORDER BY next.user_id LIMIT 1
-        ) FROM users WHERE users.user_id IS NOT NULL
+        ), number + 1
+        FROM users WHERE users.user_id IS NOT NULL AND number < %(users)s
     )
-    SELECT first.id FROM users JOIN tasks_task AS first ON first.id = (
-        SELECT id FROM tasks_task
-        WHERE user_id = users.user_id AND kind = %s AND state IN ('queued', 'running')
-        ORDER BY priority, round, created_at LIMIT 1
-    )
-    WHERE first.due_at <= %s AND (first.state = 'queued' {rerun})
-        AND first.user_id NOT IN (
-            SELECT user_id FROM tasks_task
-            WHERE state = 'running' AND kind = %s AND due_at > %s
-        )
-    ORDER BY first.due_at, first.id LIMIT %s
+    SELECT first.id FROM tasks_task AS first
+    WHERE first.id IN (SELECT {first_of_user} FROM users) AND {can_run}
+    ORDER BY first.due_at, first.id LIMIT %(spare)s
 """
-"""The first open task of each user, if none of the oldest can run.
+"""The same of the next users after an id, if none of the oldest tasks can run.
 
 It jumps from user to user in the index, so that a user's long queue costs no time. The
 expression hides the kind from SQLite, which would choose the index by kind.
@@ -142,13 +147,6 @@ def insert(spec: TaskSpec, now: datetime) -> None:
     ]
     with connection.cursor() as cursor:
         cursor.execute(INSERT_SQL, values)
-
-
-def has_due(kind: str, now: datetime) -> bool:
-    at = connection.ops.adapt_datetimefield_value(now)
-    with connection.cursor() as cursor:
-        cursor.execute(IS_DUE_SQL, [kind, at])
-        return cursor.fetchone() is not None
 
 
 def claim_next(
@@ -184,18 +182,37 @@ def claim_in_order(
 
 
 def _first_tasks(kind: str, *, reruns: bool, now: datetime) -> list[Any]:
-    at = connection.ops.adapt_datetimefield_value(now)
     rerun = RERUN if reruns else ""
-    oldest: list[Any] = [kind, MAX_CHECKED, at, at, SPARE_CANDIDATES]
+    values: dict[str, Any] = {
+        "kind": kind,
+        "now": connection.ops.adapt_datetimefield_value(now),
+        "checked": MAX_CHECKED,
+        "users": MAX_USERS,
+        "spare": SPARE_CANDIDATES,
+    }
+    of_oldest = FIRST_OF_OLDEST_SQL.format(
+        first_of_user=FIRST_OF_USER_SQL.format(row="oldest"),
+        can_run=CAN_RUN_SQL.format(row="oldest", rerun=rerun),
+    )
+    if found := _fetch_ids(of_oldest, values):
+        return found
+    of_users = FIRST_OF_USERS_SQL.format(
+        after=AFTER.get(connection.vendor, "%(after)s"),
+        first_of_user=FIRST_OF_USER_SQL.format(row="users"),
+        can_run=CAN_RUN_SQL.format(row="first", rerun=rerun),
+    )
+    # From a random user on, so that in time all have their turn; then from the first,
+    # because a short queue has none after most.
+    for after in (uuid.uuid4(), uuid.UUID(int=0)):
+        if found := _fetch_ids(of_users, {**values, "after": rounds.to_column(after)}):
+            return found
+    return []
+
+
+def _fetch_ids(sql: str, values: dict[str, Any]) -> list[Any]:
     with connection.cursor() as cursor:
-        cursor.execute(FIRST_OF_OLDEST_SQL.format(rerun=rerun), oldest)
-        if not (rows := cursor.fetchall()):
-            lowest = LOWEST_UUID.get(connection.vendor, "%s")
-            of_users = FIRST_OF_USERS_SQL.format(lowest=lowest, rerun=rerun)
-            zero = rounds.to_column(uuid.UUID(int=0))
-            cursor.execute(of_users, [zero, kind, kind, at, kind, at, SPARE_CANDIDATES])
-            rows = cursor.fetchall()
-    return [task_id for (task_id,) in rows]
+        cursor.execute(sql, values)
+        return [task_id for (task_id,) in cursor.fetchall()]
 
 
 def _claim(

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from django.db import models, transaction
-from django.db.models import Case, Count, F, Min, Q, Value, When
+from django.db.models import Case, Count, F, Q, Value, When
 from django.db.models.expressions import RawSQL
 
 from config import live
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = "process restarted before task completed"
 """Source: "Boot-time reaping" of the reference."""
+MAX_COUNTED = 10_000
 APPEND_INTERVAL_SECONDS = 0.5
 """Turns that are stored within this time share a permit."""
 
@@ -51,6 +52,7 @@ IS_OPEN = RawSQL(
 """The condition of the indexes `tasks_task_open…`: SQLite uses a partial index only for
 the same words, and otherwise scans all tasks.
 """
+IS_QUEUED = RawSQL("state = 'queued'", (), output_field=models.BooleanField())
 IS_RUNNING = RawSQL("state = 'running'", (), output_field=models.BooleanField())
 HAS_FAILED = RawSQL(
     "state IN ('errored', 'cancelled')", (), output_field=models.BooleanField()
@@ -163,20 +165,21 @@ class TaskQuerySet(models.QuerySet["Task"]):
         rows = self.order_by("kind", "state").values_list("kind", "state")
         return list(rows.annotate(count=Count("*")))
 
-    def count_open(self, now: datetime) -> list[tuple[str, int, int, int, datetime]]:
+    def count_open(
+        self, now: datetime
+    ) -> list[tuple[str, int, int, int, datetime | None]]:
         """Return for each kind: tasks that are due, delayed and running, and since when
-        the first one is due."""
-        queued = Q(state=TaskState.QUEUED)
-        is_due = queued & Q(due_at__lte=now)
-        rows = self.open().order_by("kind").values_list("kind")
-        return list(
-            rows.annotate(
-                due=Count("pk", filter=is_due),
-                delayed=Count("pk", filter=queued & Q(due_at__gt=now)),
-                running=Count("pk", filter=Q(state=TaskState.RUNNING)),
-                first=Min("due_at", filter=is_due),
-            )
-        )
+        the first one is due. Of a long queue `MAX_COUNTED` are counted."""
+        rows = self.running().order_by("kind").values_list("kind")
+        running = dict(rows.annotate(count=Count("*")))
+        found = []
+        for kind in task_kinds.names():
+            queued = self.filter(IS_QUEUED, kind=kind).order_by("due_at")
+            due, delayed = queued.filter(due_at__lte=now), queued.filter(due_at__gt=now)
+            first = due.values_list("due_at", flat=True).first()
+            counts = (rows[:MAX_COUNTED].count() for rows in (due, delayed))
+            found.append((kind, *counts, running.get(kind, 0), first))
+        return found
 
     def count_errored(self) -> list[tuple[str, int]]:
         """Return the tasks of each kind that failed for good."""
@@ -254,9 +257,20 @@ class TaskQuerySet(models.QuerySet["Task"]):
         )
         transaction.on_commit(notify)
 
-    def has_due(self, kind: str, *, now: datetime | None = None) -> bool:
-        """Return whether a worker could claim a task of a kind."""
-        return claiming.has_due(kind, now or shared_clock.now())
+    def due_times(self, kind: str, until: datetime, limit: int) -> list[datetime]:
+        """Return when the first tasks of a kind are due, until a time.
+
+        Running ones are due when their leases expire.
+        """
+        queued = self.filter(IS_QUEUED, kind=kind, due_at__lte=until)
+        expired = self.running().filter(kind=kind, due_at__lte=until)
+        return [
+            due_at
+            for rows in (queued, expired)
+            for due_at in rows.order_by("due_at").values_list("due_at", flat=True)[
+                :limit
+            ]
+        ]
 
     def claim(
         self,

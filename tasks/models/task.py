@@ -152,6 +152,16 @@ class Task(models.Model):
                 condition=Q(state="running"),
                 name="tasks_task_running",
             ),
+            models.Index(
+                fields=["user_id", "kind", "due_at"],
+                condition=Q(state="running"),
+                name="tasks_task_running_of_user",
+            ),
+            models.Index(
+                fields=["kind", "due_at"],
+                condition=Q(state="queued"),
+                name="tasks_task_due",
+            ),
             # Indexes of the studio's lists. None begins with the kind: SQLite would
             # otherwise search for waiting tasks among all tasks ever stored.
             models.Index(

@@ -10,7 +10,7 @@ from tasks.queue.publisher import MAX_DELAY_SECONDS
 from telemetry.metrics import recording
 
 MAX_DELAYED = 500
-"""Tasks of the next seconds that get a permit at their time."""
+"""Tasks of a kind, due now or within seconds, that get a permit at their time."""
 
 logger = logging.getLogger(__name__)
 
@@ -36,17 +36,10 @@ def publish_permits(now: datetime | None = None) -> None:
     A worker that uses a permit publishes the next one, so one per kind is enough.
     """
     now = now or shared_clock.now()
+    soon = now + timedelta(seconds=MAX_DELAY_SECONDS)
     for kind in task_kinds.names():
-        if Task.objects.has_due(kind, now=now):
-            publisher.notify(kind)
-        if not task_kinds.is_ordered(kind):
-            _publish_delayed(kind, now)
-
-
-def _publish_delayed(kind: str, now: datetime) -> None:
-    """Publish permits for tasks that are due before the next recovery."""
-    until = now + timedelta(seconds=MAX_DELAY_SECONDS)
-    soon = Task.objects.open().filter(kind=kind, due_at__gt=now, due_at__lte=until)
-    times = soon.order_by("due_at").values_list("due_at", flat=True)[:MAX_DELAYED]
-    for delay in {round((due_at - now).total_seconds(), 1) for due_at in times}:
-        publisher.notify(kind, delay)
+        until = now if task_kinds.is_ordered(kind) else soon
+        times = Task.objects.due_times(kind, until, MAX_DELAYED)
+        delays = (max((due_at - now).total_seconds(), 0.0) for due_at in times)
+        for delay in {round(seconds, 1) for seconds in delays}:
+            publisher.notify(kind, delay)

@@ -183,7 +183,7 @@ def test_tasks_are_counted_by_state():
         "failed": 1,
     }
     assert extraction_tasks.count_by_state(rows, LATER)["due"] == 3
-    assert Task.objects.has_due(EXTRACTION, now=NOW)
+    assert len(Task.objects.due_times(EXTRACTION, NOW, 9)) == 1
 
 
 def run_in_threads(count: int, work) -> None:
@@ -247,10 +247,11 @@ def test_claim_reads_only_open_tasks(owner, monkeypatch):
     monkeypatch.setattr(claiming, "MAX_CHECKED", 0)
     with CaptureQueriesContext(connection) as queries:
         assert len(claim(1)) == 1
-    # The first of the oldest, the first of each user, the claim.
-    assert len(queries) == 3
+    # The first of the oldest, the first of each user, perhaps from the first user on,
+    # the claim.
+    assert len(queries) in (3, 4)
     if connection.vendor == "sqlite":
-        for query in queries.captured_queries[:2]:
+        for query in queries.captured_queries[:-1]:
             with connection.cursor() as cursor:
                 cursor.execute("EXPLAIN QUERY PLAN " + query["sql"])
                 plan = [row[-1] for row in cursor.fetchall()]
