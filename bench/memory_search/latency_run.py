@@ -45,9 +45,9 @@ INSERT_OTHERS_SQL = """
         FROM generate_series(1, %s) n
     ), facts AS (
         INSERT INTO memory_fact (id, user_id, content, category, importance, status,
-            is_pinned, source, agent, quote, said_at, created_at, updated_at)
+            is_pinned, source, agent, quote, held_for, said_at, created_at, updated_at)
         SELECT fact_id, user_id, 'other ' || n, 'general', 5, 'active', false, 'user',
-            '', '', now(), now(), now() FROM owners
+            '', '', '', now(), now(), now() FROM owners
     )
     INSERT INTO memory_passage (user_id, fact_id, is_question, terms, embedder,
         dimensions, vector, embedding_error)

@@ -2,12 +2,19 @@
 
 import math
 
+import pytest
+
 from bench.memory_search import latency
 
 
-def test_every_retriever_combination_is_measured():
-    rows = latency.measure("sqlite", [30], 60)
-    kinds = ["words and meaning", "words", "meaning", "cold"]
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+def test_every_retriever_combination_is_measured(backend, monkeypatch, tmp_path):
+    # The package of PostgreSQL warns if it is not set.
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    rows = latency.measure(backend, [30], 60)
+    kinds = ["words and meaning", "words", "meaning"]
+    if backend == "sqlite":
+        kinds.append("cold")
     assert [row.name for row in rows] == [f"30 facts, {kind}, p95" for kind in kinds]
     assert all(math.isfinite(row.value) and row.value > 0 for row in rows)
 
