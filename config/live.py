@@ -15,12 +15,13 @@ from config import sections
 from config.errors import ConfigInvalid
 from config.loading import config_diff, last_valid_copy, loader, reader, resolution
 from config.loading.overlays import NO_OVERLAYS, Overlays
+from config.overrides.change_notices import ChangeNotices
 from config.sections import Config, RejectedOverride
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
-"""Maximum delay for edits without a file event, such as most studio edits."""
+"""Longest delay for edits without a file event, such as most studio edits."""
 
 _current: Config | None = None
 _restart_keys: tuple[str, ...] = ()
@@ -228,6 +229,7 @@ class ConfigWatcher:
         self.path = config.path.absolute()
         self._on_change = on_change
         self._store = get_store()
+        self._notices = ChangeNotices()
         self._version = config.overlays.version
         """The version of the overrides at the last poll."""
         self._handled_digest = config.digest
@@ -254,6 +256,7 @@ class ConfigWatcher:
     def _run(self) -> None:
         for _ in self._wait_for_changes():
             self.poll()
+        self._notices.close()
         if self._store is not None:
             self._store.close()
 
@@ -282,7 +285,9 @@ class ConfigWatcher:
             self._poll_file()
 
     def _poll_studio(self) -> None:
-        newest = self._store.newest_version() if self._store else None
+        if self._store is None or not self._notices.is_question_due():
+            return
+        newest = self._store.newest_version()
         config = current_or_none()
         if newest is None or newest == self._version or config is None:
             return

@@ -8,6 +8,7 @@ from django.db.models import Q
 
 from config import live
 from config.loading.overlays import Overlay, Overlays
+from config.overrides import change_notices
 
 
 class OverrideAction(models.TextChoices):
@@ -116,6 +117,7 @@ class OverrideVersionQuerySet(models.QuerySet["OverrideVersion"]):
     ) -> "OverrideVersion":
         """Store a change; this process applies it on commit, the others soon after."""
         transaction.on_commit(live.apply_overrides, robust=True)
+        transaction.on_commit(change_notices.publish, robust=True)
         return self.create(
             section=section,
             name=name,
