@@ -34,8 +34,8 @@ FLEET_ALERTS = {
         level="warn",
         message="Processes use different YAML files",
         details="The column YAML of the processes shows which. Copy the file to all "
-        "machines; a change of the file applies without a restart. With the same file, a "
-        "process differs if it rejects an override: its log says why.",
+        "machines; a change of the file applies without a restart. With the same "
+        "file, a process differs if it rejects an override: its log says why.",
         address=PROCESSES_URL,
     ),
 }
