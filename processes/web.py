@@ -10,6 +10,7 @@ import gc
 import logging
 import resource
 import socket
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -112,7 +113,10 @@ def serve(listening: int, heartbeat: HeartbeatSender | None, drain: Drain) -> No
         callback_notify=beat,
         timeout_notify=0,  # Every second, as often as uvicorn checks.
     )
-    WebServer(config, drain).run(sockets=[socket.socket(fileno=listening)])
+    listener = socket.socket(fileno=listening)
+    if listener.getsockname()[1] == 0:
+        sys.exit("another program has taken the port of this server")
+    WebServer(config, drain).run(sockets=[listener])
 
 
 def _connection_limits() -> ConnectionLimits:

@@ -8,11 +8,13 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
+from functools import partial
 
 from processes.server import (
     database_preparation,
     health_probe,
     listening_socket,
+    replicas,
     stop_limits,
 )
 from processes.server.server_plan import ServerPlan
@@ -58,10 +60,11 @@ class ForegroundServer:
         pid_file.acquire()
         try:
             _stop_orphans(self.state)
+            is_shared = await asyncio.to_thread(replicas.serve_elsewhere)
             # First, because a port in use is the most likely error.
             with (
                 listening_socket.open_socket(
-                    self.plan.host, self.plan.port
+                    self.plan.host, self.plan.port, is_shared=is_shared
                 ) as listening,
                 self._local_port(),
             ):
@@ -89,7 +92,9 @@ class ForegroundServer:
                 parent_pipe=parent_pipe,
                 heartbeats=heartbeats.fileno(),
             )
-            supervisor = Supervisor(specs, changed=self._publish)
+            lost = asyncio.Event()
+            supervisor = Supervisor(specs, changed=partial(self._changed, lost))
+            releasing = asyncio.create_task(self._release(lost, supervisor, listening))
             try:
                 await supervisor.watch(
                     signals,
@@ -101,6 +106,7 @@ class ForegroundServer:
                 )
             finally:
                 # From now on new connections are refused instead of waiting in vain.
+                releasing.cancel()
                 listening.close()
                 await supervisor.stop(
                     signals,
@@ -117,6 +123,33 @@ class ForegroundServer:
     def _local_port(self) -> AbstractContextManager[object]:
         port = self.plan.local_model_port
         return nullcontext() if port is None else listening_socket.reserve_port(port)
+
+    async def _release(
+        self, lost: asyncio.Event, supervisor: Supervisor, listening: socket.socket
+    ) -> None:
+        """Refuse connections while no web process runs here, but others elsewhere.
+
+        The last one's clients wait in the backlog instead, so none is lost.
+        """
+        while True:
+            await lost.wait()
+            lost.clear()
+            is_bound = listening.getsockname()[1] != 0
+            if is_bound and not await asyncio.to_thread(replicas.serve_elsewhere):
+                continue
+            if supervisor.serves():
+                continue
+            try:
+                listening_socket.refuse_connections(
+                    listening, self.plan.host, self.plan.port
+                )
+            except OSError as exc:
+                logger.warning("cannot listen on port %d: %s", self.plan.port, exc)
+
+    def _changed(self, lost: asyncio.Event, supervisor: Supervisor) -> None:
+        self._publish(supervisor)
+        if supervisor.is_serving and not supervisor.serves():
+            lost.set()
 
     def _publish(self, supervisor: Supervisor) -> None:
         run_state.write_record(self.state.record, self._describe(supervisor))

@@ -1,7 +1,9 @@
 """The listening socket, bound once by the supervisor and inherited by the web."""
 
 import errno
+import os
 import socket
+from typing import Any
 
 from processes.errors import AddressTaken
 
@@ -9,17 +11,33 @@ BACKLOG = 2048
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 
 
-def open_socket(host: str, port: int) -> socket.socket:
+def open_socket(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
     """Bind and listen; connections wait in the backlog for a web process.
 
-    Raises `AddressTaken`.
+    With `is_shared` it does not listen, because others serve meanwhile: each web
+    process does when it starts to serve. Raises `AddressTaken`.
     """
     try:
         listener = _open(host, port)
+        if not is_shared:
+            listener.listen(BACKLOG)
     except OSError as exc:
         raise AddressTaken(_explain(exc, host, port)) from exc
-    listener.listen(BACKLOG)
     return listener
+
+
+def refuse_connections(listener: socket.socket, host: str, port: int) -> None:
+    """Refuse connections until a web process listens again; call it without any.
+
+    Those that wait are reset, so that a balancer sends them to another server. The
+    descriptor, which web processes inherit, stays the same. Raises `OSError` if another
+    program takes the port.
+    """
+    family, kind, protocol, address = _resolve(host, port)
+    with socket.socket(family, kind, protocol) as replacement:
+        _set_options(replacement, host)
+        os.dup2(replacement.fileno(), listener.fileno(), inheritable=False)
+    listener.bind(address)
 
 
 def reachable_host(host: str) -> str:
@@ -63,19 +81,28 @@ def find_free_port() -> int:
 
 
 def _open(host: str, port: int) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
+    family, kind, protocol, address = _resolve(host, port)
     listener = socket.socket(family, kind, protocol)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6 and host in ANY_ADDRESS:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        _set_options(listener, host)
         listener.bind(address)
     except OSError:
         listener.close()
         raise
     return listener
+
+
+def _resolve(host: str, port: int) -> tuple[int, int, int, Any]:
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return family, kind, protocol, address
+
+
+def _set_options(listener: socket.socket, host: str) -> None:
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if listener.family == socket.AF_INET6 and host in ANY_ADDRESS:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
 
 
 def _explain(exc: OSError, host: str, port: int) -> str:

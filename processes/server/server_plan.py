@@ -120,6 +120,7 @@ class ServerPlan:
             name=name,
             program=replace(program, descriptors=(listening, parent_pipe, heartbeats)),
             health=heartbeat.health(heartbeats, position),
+            serves_clients=True,
             core=self._core(position),
         )
 

@@ -64,6 +64,8 @@ class ChildSpec:
     """Receives its output; None if it writes to ours."""
     log_fields: Mapping[str, str] = field(default_factory=dict)
     """Name it in log messages, in place of its name."""
+    serves_clients: bool = False
+    """Whether it accepts connections on the server's port."""
     is_required: bool = True
     """Whether the server cannot answer without it."""
     follows_web: bool = False

@@ -35,6 +35,12 @@ class Supervisor:
         self._changed = partial(changed, self)
         """Called whenever a child or `is_serving` changes."""
 
+    def serves(self) -> bool:
+        """Return whether a web process runs, or starts."""
+        return any(
+            child.is_running for child in self.children if child.spec.serves_clients
+        )
+
     async def watch(
         self,
         signals: StopSignals,

@@ -3,10 +3,15 @@
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing, suppress
+from urllib.error import URLError
+from uuid import uuid4
 
 import pytest
 
@@ -32,6 +37,65 @@ def test_killed_web_process_restarts_on_the_same_port(project: Project) -> None:
     until(lambda: [child.pid for child in project.run_record.children] == [successor])
     assert project.run_record.children[0].restarts == 1
     assert "web-1 ended with signal SIGKILL; restarting" in end(process)
+
+
+def test_killed_web_process_refuses_connections_while_others_serve(
+    project: Project,
+) -> None:
+    """A balancer then asks another server at once; in the backlog it would wait."""
+    process = project.serve()
+    add_web_elsewhere(project)
+    killed = int(project.get("/pid"))
+    os.kill(killed, signal.SIGKILL)
+    results: list[str] = []
+
+    def ask() -> bool:
+        try:
+            results.append(project.get("/pid"))
+        except OSError as exc:
+            results.append(type(getattr(exc, "reason", exc)).__name__)
+        time.sleep(0.01)
+        return results[-1].isdigit()
+
+    until(ask)
+    # The restart takes half a second at least, for which none waits.
+    assert results.count("ConnectionRefusedError") >= 5
+    assert int(results[-1]) != killed
+    # The same again: the socket was replaced under its descriptor.
+    os.kill(int(results[-1]), signal.SIGKILL)
+    until(ask)
+    assert "web-1 ended with signal SIGKILL; restarting" in end(process)
+
+
+def test_starting_server_refuses_connections_while_others_serve(
+    project: Project,
+) -> None:
+    end(project.serve())
+    add_web_elsewhere(project)
+    process = project.attach()
+    refused = 0
+    while not project.is_serving(process.pid):
+        has_socket = project.state.record.exists()
+        with suppress(URLError):
+            project.get("/pid")
+            continue
+        refused += has_socket
+        time.sleep(0.01)
+    assert refused >= 5
+    end(process)
+
+
+def add_web_elsewhere(project: Project) -> None:
+    """Write the heartbeat of a web process of another server."""
+    path = project.state.root / "coulisse-memory.db"
+    with closing(sqlite3.connect(path, timeout=TIMEOUT_SECONDS)) as database, database:
+        database.execute(
+            "INSERT INTO database_runningprocess "
+            "(id, kind, host, pid, version, config_digest, key_ids, started_at, "
+            "seen_at) VALUES (?, 'web', 'elsewhere', 7, '', '', '', "
+            "datetime('now'), datetime('now', '+1 hour'))",
+            [uuid4().hex],
+        )
 
 
 def test_children_end_when_the_supervisor_is_killed(project: Project) -> None:
