@@ -16,9 +16,10 @@ def is_answering(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
 def read_warnings(url: str, *, seconds: float = PROBE_SECONDS) -> list[str]:
     """Return what readiness tells operators; nothing if it does not answer."""
     try:
-        return list(json.loads(_get(url, seconds)[1]).get("warnings", ()))
+        answer = json.loads(_get(url, seconds)[1])
     except ValueError:
         return []
+    return list(answer.get("warnings", ())) if isinstance(answer, dict) else []
 
 
 def _get(url: str, seconds: float) -> tuple[int, bytes]:
