@@ -26,6 +26,7 @@ OWN_COMMANDS = {
     "import",
     "init",
     "judge",
+    "keys",
     "migrate",
     "overrides",
     "prices",

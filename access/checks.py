@@ -55,7 +55,7 @@ def check_user_namespace(**_: Any) -> list[checks.CheckMessage]:
     try:
         status = user_namespace.inspect()
     except SecretsInvalid as exc:
-        return [checks.Error(exc.message, id="coulisse.E310")]
+        return [checks.Error(str(exc), id="coulisse.E310")]
     if status.problem:
         return [checks.Error(status.problem, id="coulisse.E309")]
     if status.is_public and config.get(USERS).accept_uuids:

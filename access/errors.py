@@ -49,6 +49,21 @@ first used with."""
     code = "user_namespace_mismatch"
 
 
+class KeysMismatch(Unavailable):
+    """The keys of this process differ from those of the others."""
+
+    code = "keys_mismatch"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        verb = "differs from the one" if len(names) == 1 else "differ from those"
+        super().__init__(
+            detail=f"{' and '.join(sorted(names))} {verb} that this database was "
+            "first used with: a session or sign-in that begins at one process would "
+            "fail at another. Give all processes the same keys; after a change on "
+            "purpose, stop all processes and run `coulisse keys --accept`"
+        )
+
+
 class NamespaceUnknown(Unavailable):
     """The namespace for user ids is not confirmed yet. Try again in a moment."""
 

@@ -257,6 +257,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATABASES = {"default": environment.database_settings(COULISSE_STATE_DIR)}
 # The settings of another database, to which rows are moved.
 COULISSE_DATABASE_URL_PARSER = "coulisse_site.environment.parse_database_url"
+# Several machines may share PostgreSQL: each would create keys of its own.
+COULISSE_CREATES_KEYS = "sqlite" in DATABASES["default"]["ENGINE"]
 COULISSE_DATABASE_THREADS = environment.read_count(
     "COULISSE_DATABASE_THREADS",
     # SQLite has one writer at a time.

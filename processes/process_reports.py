@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import partial
 
 from config import live
+from config.errors import SecretsInvalid
+from config.loading import secrets_file
 from database.running_processes import ProcessReport
 
 
@@ -13,4 +15,8 @@ def report_of(kind: str) -> Callable[[], ProcessReport]:
 
 
 def _report(kind: str) -> ProcessReport:
-    return ProcessReport(kind, live.file_digest())
+    try:
+        ids = secrets_file.key_ids()
+    except SecretsInvalid:
+        ids = ""
+    return ProcessReport(kind, live.file_digest(), key_ids=ids)

@@ -19,6 +19,7 @@ import httpcore2
 import openai
 import pytest
 import uvicorn
+from django.conf import settings as django_settings
 from django.db import connection
 from django.test.utils import (
     override_settings,
@@ -184,6 +185,8 @@ def _fixed_user_namespace() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(USER_NAMESPACE, str(NAMESPACE))
         patch.setattr(user_namespace, "_established", NAMESPACE)
+        # With PostgreSQL, too: tests share their database with no other machine.
+        patch.setattr(django_settings, "COULISSE_CREATES_KEYS", True)
         yield
 
 

@@ -6,11 +6,13 @@ from django.db.models.functions import Now
 
 
 class UserNamespace(models.Model):
-    """The namespace of this database's user ids: at most one row."""
+    """What all processes of this database share: at most one row."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, db_default=1)
     fingerprint = models.CharField(max_length=64)
     """A digest of the namespace, in hexadecimal."""
+    key_ids = models.CharField(max_length=255, blank=True, db_default="")
+    """Short digests of the secret keys, which all processes share."""
     recorded_at = models.DateTimeField(db_default=Now())
 
     class Meta:

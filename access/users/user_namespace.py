@@ -19,7 +19,7 @@ from django.apps import apps
 from django.db import connection, models
 from django.db.utils import DatabaseError, InterfaceError
 
-from access.errors import NamespaceMismatch, NamespaceUnknown
+from access.errors import KeysMismatch, NamespaceMismatch, NamespaceUnknown
 from access.models import UsageCounter, UserNamespace
 from config.errors import SecretsInvalid
 from config.loading import secrets_file
@@ -37,7 +37,7 @@ RUST_NAMESPACE = uuid.NAMESPACE_OID
 UUID_PATTERN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I | re.A)
 
 _established: uuid.UUID | None = None
-_problem: NamespaceMismatch | SecretsInvalid | None = None
+_problem: NamespaceMismatch | KeysMismatch | SecretsInvalid | None = None
 """The error that prevents the process from establishing its namespace."""
 
 
@@ -80,15 +80,16 @@ def establish() -> uuid.UUID:
     """Return the namespace after comparing it with the database's fingerprint.
 
     The first process to use a database stores the fingerprint, and in a new
-    installation creates the secrets file. Raises `NamespaceMismatch`, `SecretsInvalid`
-    and Django's errors for a database that is unavailable or has no tables.
+    installation creates the secrets file. Raises `NamespaceMismatch`, `KeysMismatch`,
+    `SecretsInvalid`, and Django's errors for a database that is unavailable or has no
+    tables.
     """
     global _established, _problem
     if _established is not None:
         return _established
     try:
         namespace = _compare()
-    except (NamespaceMismatch, SecretsInvalid) as exc:
+    except (NamespaceMismatch, KeysMismatch, SecretsInvalid) as exc:
         _problem = exc
         raise
     # The caller's transaction may roll the fingerprint back: check again then.
@@ -98,11 +99,39 @@ def establish() -> uuid.UUID:
 
 
 def _compare() -> uuid.UUID:
+    secrets_file.require(*secrets_file.KEYS)
     recorded = _read_fingerprint() or _store_fingerprint(_choose_namespace())
     settings = read_settings()
     if fingerprint(settings.effective) != recorded:
         raise NamespaceMismatch(detail=_remedy(settings, recorded))
+    _compare_keys()
     return settings.effective
+
+
+def _compare_keys() -> None:
+    """Raise `KeysMismatch` unless this process has the keys of the others.
+
+    The first process stores the ids of its keys. With SQLite there is one machine.
+    """
+    if secrets_file.creates_keys():
+        return
+    UserNamespace.objects.filter(key_ids="").update(key_ids=secrets_file.key_ids())
+    if differing := _find_other_keys():
+        raise KeysMismatch(differing)
+
+
+def _find_other_keys() -> list[str]:
+    """Return the names of the keys that differ from those of the other processes."""
+    recorded = UserNamespace.objects.values_list("key_ids", flat=True).first()
+    if secrets_file.creates_keys() or not recorded:
+        return []
+    others = {*secrets_file.key_ids().split()} - {*recorded.split()}
+    return [pair.split("=")[0] for pair in others]
+
+
+def accept_keys() -> None:
+    """Make the keys of this process those of the database, after a change of keys."""
+    UserNamespace.objects.update(key_ids=secrets_file.key_ids())
 
 
 def _choose_namespace() -> uuid.UUID:
@@ -110,6 +139,7 @@ def _choose_namespace() -> uuid.UUID:
     if has_user_rows():
         # Only versions without other namespaces can have stored them.
         return PUBLIC_NAMESPACE
+    secrets_file.require(USER_NAMESPACE)
     settings = read_settings()
     if settings.namespace is None and not settings.has_keys:
         # A version 4 UUID has 122 random bits.
@@ -240,6 +270,7 @@ def inspect() -> NamespaceStatus:
 
     Raises `SecretsInvalid`.
     """
+    secrets_file.require(*secrets_file.KEYS)
     settings, recorded = read_settings(), _query_or_none(_read_fingerprint)
     if recorded is None:
         is_used = _query_or_none(has_user_rows)
@@ -248,6 +279,8 @@ def inspect() -> NamespaceStatus:
         recorded = fingerprint(PUBLIC_NAMESPACE if is_used else settings.effective)
     if fingerprint(settings.effective) != recorded:
         return NamespaceStatus(problem=_remedy(settings, recorded))
+    if names := _query_or_none(_find_other_keys):
+        return NamespaceStatus(problem=str(KeysMismatch(names)))
     public = (PUBLIC_NAMESPACE, RUST_NAMESPACE)
     return NamespaceStatus(is_public=settings.effective in public)
 

@@ -10,7 +10,13 @@ from pathlib import Path
 
 from config.errors import SecretsInvalid
 from config.loading import secrets_file
-from config.loading.secrets_file import HMAC_KEY, KEY_BYTES, KEYS, VAULT_KEY
+from config.loading.secrets_file import (
+    HMAC_KEY,
+    KEY_BYTES,
+    KEYS,
+    URL_SAFE,
+    VAULT_KEY,
+)
 from mcp_bridge.oauth.crypto.encryption import TokenCipher
 
 
@@ -51,6 +57,7 @@ def _build_keys(file: Path, vault_text: str, hmac_text: str) -> SecretKeys:
     stored: Mapping[str, str] = {}
     if not (vault_text and hmac_text):
         if not file.exists():
+            secrets_file.require(*KEYS)
             secrets_file.create_file(file)
         stored = _read_file(file)
     vault_key = _resolve_key(VAULT_KEY, vault_text, stored, file)
@@ -82,7 +89,7 @@ def _resolve_key(name: str, given: str, stored: Mapping[str, str], file: Path) -
 def _decode(name: str, text: str) -> bytes:
     """Decode a base64 key; raises `SecretsInvalid` with its name."""
     try:
-        key = base64.b64decode(text.translate(_URL_SAFE), validate=True)
+        key = base64.b64decode(text.translate(URL_SAFE), validate=True)
     except (binascii.Error, ValueError):
         key = None
     if key is None or len(key) != KEY_BYTES:
@@ -93,9 +100,6 @@ def _decode(name: str, text: str) -> bytes:
             "output of `openssl rand -base64 32`"
         )
     return key
-
-
-_URL_SAFE = str.maketrans("-_", "+/")
 
 
 def _read_file(file: Path) -> dict[str, str]:

@@ -124,7 +124,8 @@ def test_repr_shows_no_key(file, monkeypatch):
 def test_other_process_reads_the_created_keys(file):
     program = (
         "import django; from django.conf import settings;"
-        f"settings.configure(COULISSE_SECRETS_FILE={str(file)!r});"
+        f"settings.configure(COULISSE_SECRETS_FILE={str(file)!r},"
+        "COULISSE_CREATES_KEYS=True);"
         "from mcp_bridge.oauth.crypto import secret_keys;"
         "print(secret_keys.load_keys().cipher.key_id)"
     )
