@@ -19,6 +19,7 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 
+from config.loading import secrets_file
 from processes.server import listening_socket
 from processes.supervision import run_state
 from processes.supervision.run_state import RunRecord
@@ -71,6 +72,8 @@ class Project:
             for name, value in os.environ.items()
             if name not in ("DATABASE_URL", "REDIS_URL")
         }
+        # With PostgreSQL, no process creates them.
+        self.environment |= dict.fromkeys(secrets_file.KEYS, "k" * 43 + "=")
         self.environment["COULISSE_PROCESSES"] = "web"
         self.environment["DJANGO_SETTINGS_MODULE"] = (
             "tests.processes.support.small_settings"

@@ -101,7 +101,8 @@ def test_context_has_what_the_wheel_has(tree: Path, context: set[str]) -> None:
     )
     assert set(listed.stdout.split()) - context == set()
     others = {name for name in context if name.split("/")[0] not in included}
-    assert others == {"deploy/coulisse", "deploy/prune_packages.py", "requirements.txt"}
+    scripts = {f"deploy/{name}" for name in ("coulisse", "health", "prune_packages.py")}
+    assert others == {*scripts, "requirements.txt"}
 
 
 @pytest.fixture(scope="module")
