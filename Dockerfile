@@ -28,7 +28,8 @@ COPY --from=build /packages /usr/local
 COPY --from=build /app /app
 # The command runs as the owner of the state, who needs a home, too.
 RUN ln -s /app/deploy/coulisse /usr/local/bin/coulisse \
-    && mkdir -m 1777 /home/coulisse && mkdir .coulisse && chown 1000:1000 .coulisse
+    && mkdir -m 1777 /home/coulisse && mkdir -p .coulisse /state/files \
+    && chown -R 1000:1000 .coulisse /state
 VOLUME /app/.coulisse
 EXPOSE 8421
 

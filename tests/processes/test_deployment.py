@@ -11,6 +11,10 @@ from django.conf import settings
 from django.core.management import get_commands
 from ruamel.yaml import YAML
 
+from config.config import ServerConfig
+from config.loading import secrets_file
+from tasks.config import TasksConfig
+
 LOADER = YAML(typ="safe", pure=True)
 COMPOSE = LOADER.load(settings.BASE_DIR / "docker-compose.yml")
 WORKFLOWS = {
@@ -21,18 +25,34 @@ WORKFLOWS = {
 
 def test_compose_runs_each_service_separately() -> None:
     services = COMPOSE["services"]
-    assert services.keys() == {"web", "worker", "beat", "postgres", "redis"}
+    own = {"web", "worker", "beat", "migrate"}
+    assert services.keys() == own | {"proxy", "postgres", "redis"}
     assert services["web"]["environment"]["COULISSE_PROCESSES"] == "web"
-    for name in ("worker", "beat"):
+    for name in own - {"web"}:
         assert services[name]["command"] == f"coulisse {name}"
         assert name in get_commands()
         # The image's health check is for the web process.
         assert services[name]["healthcheck"] == {"disable": True}
-    for name in ("web", "worker", "beat"):
-        assert services[name]["environment"]["REDIS_URL"].startswith("redis://redis:")
-        assert "@postgres:" in services[name]["environment"]["DATABASE_URL"]
+    for name in own:
+        environment = services[name]["environment"]
+        assert environment["REDIS_URL"].startswith("redis://redis:")
+        assert "@postgres:" in environment["DATABASE_URL"]
+        assert environment["COULISSE_MIGRATE"] == "off"
+        assert services[name]["read_only"]
+        assert services[name]["user"] == "1000"
+        for key in secrets_file.NAMES:
+            assert environment[key].startswith(f"${{{key}:?")
+    # Only the proxy has a port, so that there can be several of each other service.
+    assert [name for name in services if "ports" in services[name]] == ["proxy"]
     for name in ("postgres", "redis"):
         assert "test" in services[name]["healthcheck"]
+
+
+def test_containers_have_time_for_the_drains() -> None:
+    drains = (ServerConfig().drain_seconds, TasksConfig().drain_seconds)
+    for name in ("web", "worker"):
+        seconds = int(COMPOSE["services"][name]["stop_grace_period"].removesuffix("s"))
+        assert seconds >= max(drains) + 12
 
 
 def test_wheel_has_every_app_and_their_files() -> None:
