@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('access', '0001_initial'),
+        ('access', '0002_usage_reservation'),
     ]
 
     operations = [
