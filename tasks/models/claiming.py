@@ -5,7 +5,7 @@ for more cost three times as much of a worker's CPU.
 """
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,16 @@ AFTER = {"postgresql": "%(after)s::uuid"}
 BY_ID_SQL = """
     SELECT id FROM tasks_task
     WHERE id = %s AND state IN ('queued', 'running') AND due_at <= %s {lock}
+"""
+IS_KIND_DUE_SQL = """
+    SELECT CAST(%s AS text) WHERE (
+        SELECT 1 FROM tasks_task
+        WHERE kind = %s AND state = 'queued' AND due_at <= %s
+        ORDER BY due_at LIMIT 1
+    ) IS NOT NULL
+"""
+EXPIRED_KINDS_SQL = """
+    SELECT DISTINCT kind FROM tasks_task WHERE state = 'running' AND due_at <= %s
 """
 FIRST_OF_USER_SQL = """(
     SELECT own.id FROM tasks_task AS own
@@ -147,6 +157,17 @@ def insert(spec: TaskSpec, now: datetime) -> None:
     ]
     with connection.cursor() as cursor:
         cursor.execute(INSERT_SQL, values)
+
+
+def due_kinds(kinds: Sequence[str], now: datetime) -> list[str]:
+    """Return the kinds of which a worker could claim a task, in one statement."""
+    at = connection.ops.adapt_datetimefield_value(now)
+    sql = " UNION ".join([*[IS_KIND_DUE_SQL] * len(kinds), EXPIRED_KINDS_SQL])
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sql, [*(each for kind in kinds for each in (kind, kind, at)), at]
+        )
+        return [kind for (kind,) in cursor.fetchall() if kind in kinds]
 
 
 def claim_next(

@@ -175,8 +175,10 @@ class TaskQuerySet(models.QuerySet["Task"]):
         found = []
         for kind in task_kinds.names():
             queued = self.filter(IS_QUEUED, kind=kind).order_by("due_at")
-            due, delayed = queued.filter(due_at__lte=now), queued.filter(due_at__gt=now)
-            first = due.values_list("due_at", flat=True).first()
+            # Only what the index has.
+            times = queued.values_list("due_at", flat=True)
+            due, delayed = times.filter(due_at__lte=now), times.filter(due_at__gt=now)
+            first = due.first()
             counts = (rows[:MAX_COUNTED].count() for rows in (due, delayed))
             found.append((kind, *counts, running.get(kind, 0), first))
         return found
@@ -257,20 +259,18 @@ class TaskQuerySet(models.QuerySet["Task"]):
         )
         transaction.on_commit(notify)
 
-    def due_times(self, kind: str, until: datetime, limit: int) -> list[datetime]:
-        """Return when the first tasks of a kind are due, until a time.
+    def due_kinds(self, kinds: Sequence[str], now: datetime) -> list[str]:
+        """Return the kinds of which a worker could claim a task."""
+        return claiming.due_kinds(kinds, now)
 
-        Running ones are due when their leases expire.
-        """
-        queued = self.filter(IS_QUEUED, kind=kind, due_at__lte=until)
-        expired = self.running().filter(kind=kind, due_at__lte=until)
-        return [
-            due_at
-            for rows in (queued, expired)
-            for due_at in rows.order_by("due_at").values_list("due_at", flat=True)[
-                :limit
-            ]
-        ]
+    def delayed_until(
+        self, kinds: Sequence[str], now: datetime, until: datetime
+    ) -> "TaskQuerySet":
+        """Return the tasks of these kinds that are due after now and until a time."""
+        delayed = self.filter(IS_QUEUED, kind__in=kinds)
+        return delayed.filter(due_at__gt=now, due_at__lte=until).order_by(
+            "kind", "due_at"
+        )
 
     def claim(
         self,

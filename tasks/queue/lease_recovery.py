@@ -10,7 +10,7 @@ from tasks.queue.publisher import MAX_DELAY_SECONDS
 from telemetry.metrics import recording
 
 MAX_DELAYED = 500
-"""Tasks of a kind, due now or within seconds, that get a permit at their time."""
+"""Tasks of the next seconds that get a permit at their time."""
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +36,16 @@ def publish_permits(now: datetime | None = None) -> None:
     A worker that uses a permit publishes the next one, so one per kind is enough.
     """
     now = now or shared_clock.now()
-    soon = now + timedelta(seconds=MAX_DELAY_SECONDS)
-    for kind in task_kinds.names():
-        until = now if task_kinds.is_ordered(kind) else soon
-        times = Task.objects.due_times(kind, until, MAX_DELAYED)
-        delays = (max((due_at - now).total_seconds(), 0.0) for due_at in times)
-        for delay in {round(seconds, 1) for seconds in delays}:
-            publisher.notify(kind, delay)
+    kinds = task_kinds.names()
+    for kind in Task.objects.due_kinds(kinds, now):
+        publisher.notify(kind)
+    # Without ordered kinds: a task of theirs may wait for another when it is due.
+    others = [kind for kind in kinds if not task_kinds.is_ordered(kind)]
+    soon = Task.objects.delayed_until(
+        others, now, now + timedelta(seconds=MAX_DELAY_SECONDS)
+    )
+    for kind, delay in {
+        (kind, round((due_at - now).total_seconds(), 1))
+        for kind, due_at in soon.values_list("kind", "due_at")[:MAX_DELAYED]
+    }:
+        publisher.notify(kind, delay)
