@@ -38,6 +38,18 @@ default_pool_size = 3
 max_client_conn = 200
 """
 TURNS = 40
+ITERATE = """
+from django.db import connections
+from telemetry.models import Turn
+rows = Turn.objects.order_by("pk").iterator(chunk_size=2)
+next(rows)
+# It takes the connection that was used last.
+other = connections.create_connection("default")
+other.set_autocommit(False)
+other.cursor().execute("SELECT 1")
+print(1 + len(list(rows)))
+other.close()
+"""
 
 
 @pytest.fixture
@@ -88,6 +100,8 @@ def test_server_behind_pgbouncer(
                 for number in range(TURNS)
             ]
         assert [chat.result() for chat in chats]
+        counted = one.run("shell", "-v", "0", "-c", ITERATE)
+        assert counted.stdout.strip() == str(TURNS), counted.stderr
         one.wait_for_task(one.add_task("ann"), "ann")
         assert one.failing_pages() == []
         one.edit_agent("helps everybody")
