@@ -9,6 +9,7 @@ from typing import Any
 
 from celery import shared_task, signals
 
+from access.models import UsageReservation
 from tasks.queue import lease_recovery, task_kinds
 from tasks.queue.task_kinds import TaskKind
 from tasks.worker import service
@@ -32,9 +33,13 @@ for _name in task_kinds.names():
 
 @shared_task(name="tasks.tasks.recover", ignore_result=True)
 def recover() -> None:
-    """Recover tasks of dead workers, and publish missing permits."""
+    """Recover tasks of dead workers and what dead processes reserved.
+
+    Also publish missing permits.
+    """
     lease_recovery.recover_leases()
     lease_recovery.publish_permits()
+    UsageReservation.objects.end_abandoned()
 
 
 @signals.worker_shutting_down.connect

@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 
 from access.errors import BudgetExceeded, LimitReached
 from access.limits import time_windows
+from access.limits.gone_processes import SilentTurns
 from access.limits.usage_counters import Ceilings, CounterKey, CounterValues
 from access.limits.usage_limits import ActiveLimit, Unit
 from core import money
 
 CONCURRENCY_RETRY_SECONDS = 1
-"""The retry delay for too many running turns: their end is unknown."""
+"""The retry delay for too many running turns: their end is unknown while their
+processes live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class LimitState:
     now: int
     reserved: int = 0
     """The part of `used` that other running turns have reserved."""
+    release_seconds: int = CONCURRENCY_RETRY_SECONDS
+    """When to try again if reservations alone cause the excess."""
 
     @property
     def is_exceeded(self) -> bool:
@@ -49,7 +53,7 @@ class LimitState:
         """The seconds until the usage is back at zero."""
         window = self.limit.key.window
         return (
-            CONCURRENCY_RETRY_SECONDS
+            self.release_seconds
             if window.length == time_windows.EVER
             else window.end - self.now
         )
@@ -86,8 +90,12 @@ def compute_states(
     tokens: int,
     micro_usd: int,
     now: int,
+    silent: Mapping[CounterKey, SilentTurns] | None = None,
 ) -> list[LimitState]:
-    """Return the limit states of a request after its reservation."""
+    """Return the limit states of a request after its reservation.
+
+    `silent` are the turns whose processes are probably gone.
+    """
     own_usage = _own_usage(tokens, micro_usd)
     states = []
     for limit in limits:
@@ -95,8 +103,27 @@ def compute_states(
         reserved = _reserved_amount(unit, values)
         used = getattr(values, unit, 0) + reserved - own_usage[unit]
         reserved -= 0 if unit == "requests" else own_usage[unit]
-        states.append(LimitState(limit, used, own_usage[unit], now, reserved))
+        states.append(
+            LimitState(
+                limit,
+                used,
+                own_usage[unit],
+                now,
+                reserved,
+                _release_seconds(values, (silent or {}).get(limit.key)),
+            )
+        )
     return states
+
+
+def _release_seconds(values: CounterValues, silent: SilentTurns | None) -> int:
+    """Return the time until the running turns end, which is unknown while any lives."""
+    others = values.turns_reserved - 1
+    return (
+        CONCURRENCY_RETRY_SECONDS
+        if silent is None or silent.turns < others
+        else silent.seconds
+    )
 
 
 def _reserved_amount(unit: Unit, values: CounterValues) -> int:
@@ -127,9 +154,8 @@ def _wait_order(state: LimitState) -> tuple[float, int]:
 
 
 def _wait_seconds(state: LimitState) -> int:
-    """Return the retry delay; a constant for running turns, whose end is unknown."""
     return (
-        CONCURRENCY_RETRY_SECONDS
+        state.release_seconds
         if state.is_exceeded_by_reservations
         else state.reset_seconds
     )

@@ -3,15 +3,19 @@
 import threading
 import time
 import uuid
+from datetime import timedelta
 
 import pytest
 from django.db import connection, transaction
+from django.db.models.functions import Now
 
 from access.errors import LimitReached
-from access.limits import time_windows
+from access.limits import gone_processes, time_windows
 from access.limits.usage_counters import Charge, CounterKey, Reservation
 from access.limits.usage_limits import ActiveLimit, LimitRule, Unit
 from access.models import UsageCounter, UsageReservation
+from database.models import RunningProcess
+from turns.budget import usage_grant
 from turns.budget.usage_grant import LimitedRequest
 
 pytestmark = pytest.mark.database
@@ -201,3 +205,86 @@ def test_parallel_requests_never_exceed_a_limit(agent, unit):
         thread.join()
     assert len(served) == 10
     assert counted(agent) == (10, 0, 10, 10)
+
+
+def hold(agent: str, *, seen: float | None = None, since: float = 0) -> uuid.UUID:
+    """Reserve a turn for a process that was last seen so many seconds ago."""
+    process = uuid.uuid4()
+    if seen is not None:
+        at = Now() - timedelta(seconds=seen)
+        RunningProcess.objects.create(
+            id=process, kind="web", host="a", pid=1, started_at=at, seen_at=at
+        )
+    reservation = reserve(running(agent, 9))
+    UsageReservation.objects.filter(pk=reservation.id).update(
+        process=process, reserved_at=Now() - timedelta(seconds=since)
+    )
+    return reservation.id
+
+
+def running(subject: str, maximum: int) -> ActiveLimit:
+    key = CounterKey(subject, time_windows.window_at(time_windows.EVER, NOW))
+    return ActiveLimit(key, LimitRule("turns", time_windows.EVER, maximum, "limit"))
+
+
+def ask(*limits: ActiveLimit) -> int:
+    """Reserve a turn; return the seconds to wait if it is refused, else 0."""
+    gone_processes._last.due_at = 0
+    try:
+        assert usage_grant.reserve(request(*limits), ())
+    except LimitReached as exc:
+        return exc.retry_after_seconds
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("seen", "wait"), [(0, {1}), (5, {1}), (7, {5, 6}), (11, {1, 2}), (13, {0})]
+)
+def test_turn_waits_for_the_processes_of_others(agent, seen, wait):
+    """A process is silent after 6 s, and gone after 12."""
+    hold(agent, seen=seen)
+    assert ask(running(agent, 1)) in wait
+
+
+def test_wait_is_short_while_one_process_lives(agent):
+    hold(agent, seen=7)
+    hold(agent, seen=1)
+    assert ask(running(agent, 2)) == 1
+
+
+@pytest.mark.parametrize(("since", "wait"), [(5, 1), (13, 0)])
+def test_process_without_row_is_gone_after_its_first_seconds(agent, since, wait):
+    hold(agent, since=since)
+    assert ask(running(agent, 1)) == wait
+
+
+def test_reservation_of_this_process_is_kept(agent):
+    reservation = reserve(running(agent, 1))
+    UsageReservation.objects.filter(pk=reservation.id).update(
+        reserved_at=Now() - timedelta(hours=1)
+    )
+    assert ask(running(agent, 1)) == 1
+
+
+def test_money_of_a_gone_process_is_released(agent):
+    """Its request still counts."""
+    spending = limit(agent, "micro_usd", 15)
+    reservation = reserve(spending)
+    assert ask(spending) == 1
+    gone = uuid.uuid4()
+    UsageReservation.objects.filter(pk=reservation.id).update(
+        process=gone, reserved_at=Now() - timedelta(seconds=13)
+    )
+    assert ask(spending) == 0
+    assert counted(agent) == (2, 0, 1, 100)
+
+
+def test_charge_left_in_its_row_is_applied(agent):
+    reservation = reserve(limit(agent, "requests", 9))
+    UsageReservation.objects.filter(pk=reservation.id).update(
+        tokens=40, settled_at=Now() - timedelta(seconds=13)
+    )
+    UsageReservation.objects.end_abandoned()
+    assert counted(agent) == (1, 40, 0, 0)
+    UsageReservation.objects.end_abandoned()
+    assert counted(agent) == (1, 40, 0, 0)

@@ -124,7 +124,7 @@ def check_limits(usage: TurnUsageRequest) -> None:
     nothing."""
     if limits := usage.limits():
         without_prompt = replace(usage, count_prompt=lambda _: 0)
-        _limited_request(without_prompt, limits, Context(())).check()
+        usage_grant.check(_limited_request(without_prompt, limits, Context(())))
 
 
 def _try_reserve(usage: TurnUsageRequest, context: Context) -> UsageGrant | None:

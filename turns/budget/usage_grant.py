@@ -5,14 +5,21 @@ All functions run on database threads.
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from django.db import transaction
 
-from access.errors import CredentialRefused, IdentityRefused
-from access.limits import limit_states, usage_limits
+from access.errors import (
+    BudgetExceeded,
+    CredentialRefused,
+    IdentityRefused,
+    LimitReached,
+)
+from access.limits import gone_processes, limit_states, usage_limits
+from access.limits.gone_processes import SilentTurns
 from access.limits.limit_states import LimitState
 from access.limits.usage_counters import (
     Charge,
@@ -26,6 +33,8 @@ from access.tokens.token_cache import TOKEN_CACHE
 from access.users import identity
 from access.users.caller import Caller, VerifiedToken, from_token
 from core.ids import UserId
+
+T = TypeVar("T")
 
 Counters = Mapping[CounterKey, CounterValues]
 
@@ -72,6 +81,7 @@ class LimitedRequest:
     micro_usd: int
     now: int
     id: uuid.UUID = field(default_factory=uuid.uuid4)
+    silent: Mapping[CounterKey, SilentTurns] = field(default_factory=dict)
 
     def reserve(self) -> Counters | None:
         """Reserve; None if the token differs from the cached one.
@@ -142,6 +152,7 @@ class LimitedRequest:
             tokens=self.tokens,
             micro_usd=self.micro_usd,
             now=self.now,
+            silent=self.silent,
         )
 
 
@@ -164,11 +175,27 @@ def reserve(
     `counter_keys` are further counters to charge. Raises `LimitReached` and
     `BudgetExceeded`.
     """
-    used = request.reserve()
+    used = _try_twice(request, LimitedRequest.reserve)
     if used is None:
         return None
     headers = limit_states.rate_limit_headers(request.states(used))
     return UsageGrant(counter_keys, request.reservation(used), headers)
+
+
+def check(request: LimitedRequest) -> None:
+    """Raise the errors of `reserve` if the limits refuse the request now."""
+    _try_twice(request, LimitedRequest.check)
+
+
+def _try_twice(request: LimitedRequest, call: Callable[[LimitedRequest], T]) -> T:
+    """Call it again if it is refused and processes that hold reservations are gone."""
+    try:
+        return call(request)
+    except (LimitReached, BudgetExceeded):
+        has_ended, silent = gone_processes.end_reservations()
+        if not has_ended and not silent:
+            raise
+        return call(replace(request, silent=silent))
 
 
 def reload_caller(caller: Caller, user_id: UserId) -> Caller:
