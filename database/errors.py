@@ -26,3 +26,15 @@ class TransferRefused(Invalid):
 
 class TransferFailed(Unavailable):
     """The rows were not moved, or not all of them."""
+
+
+class PgvectorMissing(Unavailable):
+    """The database has no extension pgvector, and this role cannot create it."""
+
+    code = "pgvector_missing"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            detail=f"install pgvector 0.8 on the database server, and let a superuser "
+            f"run `CREATE EXTENSION vector` in this database ({reason})"
+        )

@@ -10,7 +10,9 @@ from django.apps import apps
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
-from django.db.utils import OperationalError
+from django.db.utils import DatabaseError, OperationalError
+
+from database.errors import PgvectorMissing
 
 LIMITS_SQL = (
     "SELECT set_config('lock_timeout', %s, true), "
@@ -26,6 +28,24 @@ def is_lock_error(error: OperationalError) -> bool:
     """Return whether a statement waited too long for others, so that it may be tried
     again."""
     return getattr(error.__cause__, "sqlstate", None) in LOCK_ERRORS
+
+
+def create_pgvector() -> None:
+    """Create the extension that the tables need, on PostgreSQL.
+
+    Raises `PgvectorMissing` where it is not installed, or the role may not.
+    """
+    if connection.vendor != "postgresql":
+        return
+    with connection.cursor() as cursor:
+        # A role without rights may not even ask for what exists.
+        cursor.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'")
+        if cursor.fetchone():
+            return
+        try:
+            cursor.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        except DatabaseError as exc:
+            raise PgvectorMissing(str(exc).partition("\n")[0]) from exc
 
 
 def missing_migrations() -> list[str]:

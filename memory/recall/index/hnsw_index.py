@@ -5,6 +5,7 @@ met enough of the user's vectors, which is fast if they are a large share.
 """
 
 import hashlib
+import logging
 from typing import Any
 
 from django.contrib.postgres.indexes import OpClass
@@ -19,6 +20,8 @@ from memory.models import Passage
 
 # As the app `django.contrib.postgres` does, of which nothing else is used.
 IndexExpression.register_wrappers(*IndexExpression.wrapper_classes, OpClass)
+
+logger = logging.getLogger(__name__)
 
 MAX_DIMENSIONS = 4_000
 """Maximum dimensions of an HNSW index of half precision."""
@@ -71,13 +74,20 @@ def ensure_index(embedder: str, dimensions: int) -> bool:
     """Build an embedder's index if it is missing, and return whether it was built.
 
     Searches and writes continue meanwhile; it takes about a minute for a hundred
-    thousand vectors. Does nothing if another process is building it, or on SQLite,
-    which needs none. Do not call it in a transaction.
+    thousand vectors. Does nothing if another process is building it, if the role does
+    not own the table, or on SQLite, which needs none. Do not call it in a transaction.
     """
     if connection.vendor != "postgresql" or not 0 < dimensions <= MAX_DIMENSIONS:
         return False
     name = index_name(embedder)
     if _index_size(name) is not None:
+        return False
+    if not _owns_table():
+        logger.warning(
+            "this database role may not index memories for the embedder %s: run "
+            "`coulisse reindex` as the role that migrates",
+            embedder,
+        )
         return False
     vector = Cast("vector", HalfVectorField(dimensions=dimensions))
     index = HnswIndex(
@@ -93,6 +103,15 @@ def ensure_index(embedder: str, dimensions: int) -> bool:
                 editor.remove_index(Passage, index, concurrently=True)
                 editor.add_index(Passage, index, concurrently=True)
     return is_ours
+
+
+def _owns_table() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = "
+            "'memory_passage'::regclass"
+        )
+        return bool(cursor.fetchone()[0])
 
 
 def index_name(embedder: str) -> str:

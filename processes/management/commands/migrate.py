@@ -50,6 +50,7 @@ class Command(ConfigCommand, DjangoMigrate):
             schema.limited_waits(lock_timeout),
         ):
             _refuse_unknown_schema()
+            schema.create_pgvector()
             self._try(*args, **options)
 
     def _note_wait(self) -> None:
