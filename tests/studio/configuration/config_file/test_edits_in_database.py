@@ -357,3 +357,17 @@ def test_invalid_text_is_refused_with_its_line(script, browser):
     (problem,) = script.post("/admin/config/check", json=draft).json()["problems"]
     assert (problem["line"], problem["column"]) == (2, 3)
     assert stored() == {}
+
+
+def test_entry_without_a_value_is_stored_as_an_empty_one(script):
+    shown = script.get("/admin/providers", headers=WANTS_YAML).text
+    assert put(script, "/admin/providers", f"{shown}\nlocal:").is_success
+    assert stored() == {("providers", "local"): "{}"}
+    assert live.current().get(PROVIDERS)["local"].kind == "local"
+
+
+def test_tokens_are_required_for_all_processes(script, yaml, text):
+    assert script.post("/admin/tokens/enable").is_success
+    assert live.current().get(AUTH).requires_tokens
+    assert set(stored()) == {("auth", "auth")}
+    assert yaml.read_text() == text
