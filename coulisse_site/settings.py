@@ -36,6 +36,7 @@ COULISSE_SECTIONS = [
     "config.config.PUBLIC_BASE_URL",
     "config.config.SERVER",
     "config.config.VARS",
+    "config.retention.RETENTION",
     "experiments.config.EXPERIMENTS",
     "files.config.STORAGE",
     "gateway.config.MCP_SERVER",

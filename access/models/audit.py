@@ -1,14 +1,22 @@
 """The audit."""
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import Value
 from django.db.models.functions import Concat, Left, StrIndex
+
+from config import retention
 
 
 class AuditEntryQuerySet(models.QuerySet["AuditEntry"]):
     def of_action(self, name: str) -> "AuditEntryQuerySet":
         """Return the entries of an action; `token` matches every `token.…`."""
         return self.filter(**{"action" if "." in name else "family": name})
+
+    def expired(self, now: datetime) -> "AuditEntryQuerySet":
+        """Return the entries past `retention.audit_days`, oldest first."""
+        return retention.older_rows(self, "audit_days", "at", now)
 
     def newest_first(self) -> "AuditEntryQuerySet":
         """Return the entries in the order of lists."""

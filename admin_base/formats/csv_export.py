@@ -3,6 +3,7 @@
 import csv
 from collections.abc import AsyncIterator, Iterable, Sequence
 from io import StringIO
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -14,12 +15,10 @@ FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")
 """Spreadsheets evaluate a text that begins with one of these as a formula."""
 
 
-def csv_response(
-    name: str, head: Sequence[str], rows: Iterable[Iterable[Any]]
-) -> StreamingHttpResponse:
+def csv_response(name: str, chunks: AsyncIterator[Any]) -> StreamingHttpResponse:
     """Return a table as a download with a file name."""
     return StreamingHttpResponse(
-        csv_chunks(head, rows),
+        chunks,
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
@@ -28,21 +27,19 @@ def csv_response(
 async def csv_chunks(
     head: Sequence[str], rows: Iterable[Iterable[Any]]
 ) -> AsyncIterator[str]:
+    yield format_lines([head])
+    remaining = iter(rows)
+    while lines := list(islice(remaining, LINES_PER_CHUNK)):
+        yield format_lines(lines)
+
+
+def format_lines(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as lines."""
     out = StringIO()
-    lines = csv.writer(out)
-    lines.writerow(head)
-    for number, row in enumerate(rows, start=1):
-        lines.writerow([escape_cell(value) for value in row])
-        if number % LINES_PER_CHUNK == 0:
-            yield _drain(out)
-    yield _drain(out)
-
-
-def _drain(out: StringIO) -> str:
-    text = out.getvalue()
-    out.seek(0)
-    out.truncate()
-    return text
+    writer = csv.writer(out)
+    for row in rows:
+        writer.writerow([escape_cell(value) for value in row])
+    return out.getvalue()
 
 
 def escape_cell(value: Any) -> Any:

@@ -149,7 +149,8 @@ class ListView(ModelView):
         admin = self.model_admin
         head = list(rows[0]) if rows else list(admin.list_display)
         name = f"{admin.path.replace('/', '-')}.csv"
-        return csv_export.csv_response(name, head, map(dict.values, rows))
+        chunks = csv_export.csv_chunks(head, map(dict.values, rows))
+        return csv_export.csv_response(name, chunks)
 
     # Changes.
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 from django.db import models, transaction
 from django.db.models import Avg, Count, Q
 
+from config import retention
 from core.ids import TurnId, UserId, format_completion_id
 from judges.errors import FeedbackUnknown, MessageUnknown
 from judges.models.scores import RatingQuerySet
@@ -15,6 +16,10 @@ from telemetry.models import Turn
 
 
 class FeedbackQuerySet(RatingQuerySet):
+    def expired(self, now: datetime) -> Self:
+        """Return the feedback past `retention.feedback_days`, oldest first."""
+        return retention.older_rows(self, "feedback_days", "created_at", now)
+
     def rate(
         self,
         user_id: UserId,

@@ -9,6 +9,7 @@ from typing import Any, Self
 from django.db import models
 from django.db.models import Avg, Count, F, Max, Min, Q, Sum, Value
 
+from config import retention
 from database.repeated_queries import EARLIEST, LATEST, run_for_each
 from judges.ratings.statistics import ScoreStats, VariantScoreQuery
 from judges.scoring.verdict_parser import JudgeResult
@@ -39,6 +40,10 @@ class RatingQuerySet(models.QuerySet[Any]):
 
 class ScoreQuerySet(RatingQuerySet):
     """Scores, and their statistics, which are answered from indexes."""
+
+    def expired(self, now: datetime) -> Self:
+        """Return the scores past `retention.scores_days`, oldest first."""
+        return retention.older_rows(self, "scores_days", "judged_at", now)
 
     def store(self, results: Mapping[str, JudgeResult], **reply: Any) -> None:
         """Store a judge's scores of a reply, by criterion; replaces its earlier ones.

@@ -8,10 +8,13 @@ from typing import Any
 
 from django.db import models
 
+from config import retention
 from memory.facts import fact_validation
 from memory.models.fact_choices import FactCategory, FactStatus, HeldFor
 from memory.recall.types import UNEMBEDDED, EmbeddingResult
 
+MAX_EXPIRED = 1_000
+"""Rows that are looked at for one batch."""
 TIME_FIELDS = ("said_at", "valid_from", "valid_to", "expires_at")
 TRACKED_FIELDS = (
     "content",
@@ -28,6 +31,17 @@ TRACKED_FIELDS = (
     "superseded_by_id",
 )
 """Fields of a fact that its history records."""
+
+
+class FactChangeQuerySet(models.QuerySet["FactChange"]):
+    def expired(self, now: datetime) -> "FactChangeQuerySet":
+        """Return those of the oldest steps past `retention.fact_changes_days`.
+
+        Only these are looked at, because there is no index of times.
+        """
+        oldest = self.order_by("pk").values("pk")[:MAX_EXPIRED]
+        rows = self.filter(pk__in=oldest)
+        return retention.older_rows(rows, "fact_changes_days", "at", now)
 
 
 class FactChange(models.Model):
@@ -47,6 +61,8 @@ class FactChange(models.Model):
     reason = models.CharField(max_length=500, blank=True, default="")
     before: Any = models.JSONField(null=True)
     after: Any = models.JSONField(null=True)
+
+    objects = FactChangeQuerySet.as_manager()
 
     class Meta:
         indexes = [

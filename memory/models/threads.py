@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db import connection, models, transaction
 from django.db.models import F, Min, Q
 
+from config import retention
 from memory.models import plain_sql
 
 LOCK_CONSOLIDATION_SQL = (
@@ -188,6 +189,10 @@ class Thread(models.Model):
 
 
 class ConsolidationRunQuerySet(models.QuerySet["ConsolidationRun"]):
+    def expired(self, now: datetime) -> "ConsolidationRunQuerySet":
+        """Return the runs past `retention.consolidation_days`, oldest first."""
+        return retention.older_rows(self, "consolidation_days", "started_at", now)
+
     def start(
         self, now: datetime, *, interval: timedelta | None
     ) -> "ConsolidationRun | None":

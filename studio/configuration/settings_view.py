@@ -21,7 +21,7 @@ MAX_NAMES = 6
 """The largest number of names on a card."""
 GROUPS: dict[str, Sequence[str]] = {
     "Models and tools": ("providers", "prices", "mcp", "skills", "vars"),
-    "Memory and telemetry": ("memory", "telemetry", "storage"),
+    "Memory and telemetry": ("memory", "telemetry", "storage", "retention"),
     "Safety": ("safety",),
     "Access and limits": ("auth", "users", "default_user_id", "limits"),
     "Background work": ("tasks", "triggers", "sidecars"),

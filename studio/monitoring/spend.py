@@ -5,10 +5,10 @@ Each of them is also a filter of the others.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from operator import itemgetter
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -23,7 +23,8 @@ from core.errors import Invalid
 from core.text import time_parsing
 from studio.base.charts import USD, Chart, build_chart
 from studio.base.views import StudioView
-from studio.monitoring import hourly_charts
+from studio.monitoring import hourly_charts, spend_stream
+from studio.monitoring.spend_export import SpendExport
 from telemetry.config import TELEMETRY
 from telemetry.models import Turn
 from telemetry.presentation import spend_table
@@ -48,7 +49,7 @@ FILTERS = {
 }
 """The parameters that select what is summed, besides the time."""
 ROWS_SHOWN = 100
-"""Rows on the page; the data has all of them."""
+"""Rows on the page; the data has all of them, streamed if there are many."""
 
 
 class SpendView(StudioView):
@@ -94,12 +95,23 @@ class SpendView(StudioView):
         chosen = _read_filter(given, end)
         if self.wants_html:
             return self.respond(page_context(by, since, given, now, chosen))
-        totals = cost_totals.totals_by(by, since, chosen, config=live.current())
-        notes = _list_notes(since, now)
-        data = Spending.serialize_totals(by, since, totals, notes)
+        export = SpendExport.start(by, since, chosen, _list_notes(since, now))
         if request.accepted_renderer.format == "csv":
-            return _csv_response(by, since, totals, data)
-        return self.respond(data)
+            name = f"spend-by-{by}-since-{since:%Y-%m-%d}.csv"
+            return csv_export.csv_response(
+                name, spend_stream.stream(export, as_csv=True)
+            )
+        if export.after is not None:
+            # JSON is also YAML.
+            renderer = request.accepted_renderer
+            charset = f"; charset={renderer.charset}" if renderer.charset else ""
+            return StreamingHttpResponse(
+                spend_stream.stream(export, as_csv=False),
+                content_type=f"{renderer.media_type}{charset}",
+            )
+        return self.respond(
+            Spending.serialize_totals(by, since, export.rows, export.notes)
+        )
 
 
 def _read_filter(given: Mapping[str, str], until: datetime | None) -> SpendFilter:
@@ -115,24 +127,6 @@ def _read_filter(given: Mapping[str, str], until: datetime | None) -> SpendFilte
 def _list_notes(since: datetime, now: datetime) -> list[str]:
     settings = live.current().get(TELEMETRY)
     return [*spend_table.notes(since, cost_totals.oldest_turn_at(), settings, now)]
-
-
-def _csv_response(
-    by: Dimension, since: datetime, totals: Sequence[CostTotal], data: dict[str, Any]
-) -> HttpResponseBase:
-    """Return the rows of the JSON, with the names of tokens."""
-    names = spend_table.token_names(by, totals)
-    head = [by, *(["name"] if by == "token" else []), "kind", *data["total"]]
-    rows = (
-        {
-            **row,
-            "name": names.get(row[by], ""),
-            **{key: f"{row[key]:.6f}" for key in row if key.endswith("_usd")},
-        }
-        for row in data["data"]
-    )
-    name = f"spend-by-{by}-since-{since:%Y-%m-%d}.csv"
-    return csv_export.csv_response(name, head, map(itemgetter(*head), rows))
 
 
 def page_context(

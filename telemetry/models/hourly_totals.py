@@ -70,7 +70,7 @@ class RolledHour(models.Model):
 
 
 class TotalKind(models.TextChoices):
-    """What is totalled."""
+    """The rows that are totalled."""
 
     TURN = "turn"
     TOKEN = "token"  # noqa: S105  a kind of total

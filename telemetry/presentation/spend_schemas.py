@@ -84,7 +84,7 @@ class Spending(BaseModel):
         by: Dimension,
         since: datetime,
         totals: Sequence[CostTotal],
-        notes: list[str],
+        notes: Sequence[str],
     ) -> dict[str, Any]:
         """Return the totals by a dimension as JSON; rows have no other fields."""
         spending = cls(
@@ -96,6 +96,6 @@ class Spending(BaseModel):
                 for each in totals
             ],
             total=SpendTotal.of(by, cost_totals.sum_totals(totals)),
-            notes=notes,
+            notes=list(notes),
         )
         return spending.model_dump(mode="json", exclude_unset=True)

@@ -118,6 +118,25 @@ def read_page(
     return sorted(totals, key=lambda total: (-total.micro_usd, total.key or "")), end
 
 
+def read_users(
+    since: datetime, chosen: SpendFilter, *, limit: int, after: UUID | None = None
+) -> tuple[list[CostTotal], UUID | None]:
+    """Return the totals of the first users after one, in the order of their ids.
+
+    Also returns the last one, unless there are no more. In the order of costs, each
+    page would sum up the turns of all users. The first page has the expenses.
+    """
+    period = period_sums.split(since, chosen.until or LATEST)
+    source = spend_sources.turns_source("user", chosen)
+    rows = period_sums.read_by_key(source, period, limit=limit, after=after)
+    totals = [_total("user", source, row) for row in rows]
+    if after is None:
+        expenses = spend_sources.expenses_source("user", chosen)
+        groups = period_sums.read_groups(expenses, period)
+        totals += [_total("user", expenses, row) for row in groups]
+    return totals, rows[-1][0] if len(rows) == limit else None
+
+
 def _total(dimension: Dimension, source: Source, row: Row) -> CostTotal:
     """Return the total of a group; two keys are joined by a slash."""
     end = len(source.keys)

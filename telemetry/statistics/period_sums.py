@@ -122,6 +122,20 @@ def read_groups(
         return list(cursor.fetchall())
 
 
+def read_by_key(source: Source, period: Period, *, limit: int, after: Any) -> list[Row]:
+    """Return the first groups after a key, in the order of their one key, of rows only.
+
+    Reads no more rows than those of the groups, if an index begins with the key.
+    """
+    (key,) = source.keys.values()
+    ends = {f"{source.at}__gte": period.since, f"{source.at}__lte": period.until}
+    rows = source.rows.filter(**ends).alias(page_key=key)
+    if after is not None:
+        rows = rows.filter(page_key__gt=after)
+    groups = sum_groups(rows, source.keys, source.sums).order_by("by_key")
+    return [tuple(row) for row in groups[:limit]]
+
+
 def _compile(query: Any) -> tuple[str, Sequence[Any]] | None:
     """Return a statement and its parameters; None if it would find nothing."""
     try:

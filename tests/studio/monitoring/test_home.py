@@ -155,7 +155,8 @@ def test_query_count_is_independent_of_amount(configure):
     for number in range(30):
         turn(agent=f"agent-{number}", outcome=("ok", "error")[number % 2])
     assert count() == few
-    assert few <= 20
+    # Three of them for each kind of task: its queue, read by an index.
+    assert few <= 41
 
 
 @pytest.mark.usefixtures("rollback")

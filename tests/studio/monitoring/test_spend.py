@@ -6,15 +6,17 @@ import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from operator import itemgetter
 
 import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
+from ruamel.yaml import YAML
 
 from access.tokens import api_tokens
 from admin_base.formats import csv_export
 from core.events import Usage
-from studio.monitoring import spend
+from studio.monitoring import spend, spend_export
 from telemetry.config import TelemetryConfig
 from telemetry.models import ExpensePurpose
 from telemetry.statistics import cost_totals
@@ -241,3 +243,52 @@ def test_page_filters_the_days_of_its_chart(browser, crossed):
 def test_invalid_filter_is_refused(script, name, value):
     refused = error(script.get(SPEND, params={name: value}), 400)
     assert refused["param"] == name
+
+
+@pytest.mark.parametrize("by", ["user", "token"])
+@pytest.mark.parametrize("format", ["json", "yaml", "csv"])
+def test_many_rows_are_streamed_in_pages(script, agent, monkeypatch, by, format):
+    """The document is the same as in one piece, and each page reads few rows."""
+    for number in range(25):
+        # Some cost the same, and some have no token.
+        token = uuid.uuid4() if number % 5 else None
+        cost = number // 3 * 1_000
+        store_paid_turn(cost, agent=agent, user_id=uuid.uuid4(), token_id=token)
+    store_paid_turn(None, agent=agent)
+    query = {"by": by, "agent": agent, "format": format, "since": "1h"}
+    whole = script.get(SPEND, params=query)
+    sizes = []
+    read_page = cost_totals.read_page
+
+    def record_page(*args, **options):
+        totals, after = read_page(*args, **options)
+        sizes.append(len(totals))
+        return totals, after
+
+    monkeypatch.setattr(spend_export, "PAGE_SIZE", 4)
+    monkeypatch.setattr(cost_totals, "read_page", record_page)
+    read_users = cost_totals.read_users
+
+    def record_users(*args, **options):
+        totals, after = read_users(*args, **options)
+        sizes.append(len(totals))
+        return totals, after
+
+    monkeypatch.setattr(cost_totals, "read_users", record_users)
+    paged = script.get(SPEND, params=query)
+    assert max(sizes) <= 4
+    assert len(sizes) > 5
+    assert paged.headers["Content-Type"] == whole.headers["Content-Type"]
+    if format == "csv":
+        assert sorted(table(paged), key=str) == sorted(table(whole), key=str)
+        return
+    data, expected = (
+        YAML(typ="safe").load(paged.text),
+        YAML(typ="safe").load(whole.text),
+    )
+    assert data.pop("since")[:15] == expected.pop("since")[:15]
+    if by == "user":  # In the order of the ids.
+        assert data["data"] == sorted(data["data"], key=itemgetter("user"))
+        data["data"].sort(key=itemgetter("cost_usd", "user"))
+        expected["data"].sort(key=itemgetter("cost_usd", "user"))
+    assert data == expected
