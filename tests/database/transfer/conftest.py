@@ -16,6 +16,7 @@ from django.test.utils import override_settings
 
 from coulisse_site import environment
 from database.transfer import databases
+from memory.models import plain_sql
 
 Move = Callable[..., str]
 
@@ -50,8 +51,12 @@ def new_url(database: None, tmp_path: Path) -> Iterator[Callable[[], str]]:
 
 
 @pytest.fixture
-def default(tmp_path: Path) -> Iterator[Callable[[str], None]]:
+def default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], None]]:
     """Return a function that makes the database of a URL the default one."""
+    uncached = plain_sql._has_native_types.__wrapped__
+    monkeypatch.setattr(plain_sql, "_has_native_types", uncached)
     state = tmp_path / "state"
     with ExitStack() as stack:
         stack.enter_context(override_settings(COULISSE_STATE_DIR=state))
