@@ -3,7 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from django.db import DatabaseError, connection, connections, transaction
+from django.db import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    connection,
+    connections,
+    transaction,
+)
 from django.db.models import Model
 
 from database.errors import TransferFailed
@@ -70,6 +77,7 @@ def _run_step(
     except DatabaseError as exc:
         raise TransferFailed(
             f"cannot copy {model._meta.db_table}: {exc}".strip()
+            + "; run the same command again to continue"
         ) from exc
 
 
@@ -86,12 +94,12 @@ def _insert(model: type[Model], batch: list[Row]) -> None:
     try:
         with transaction.atomic():
             rows.insert(model, batch)
-    except DatabaseError:
+    except (DataError, IntegrityError):
         for row in batch:
             try:
                 with transaction.atomic():
                     rows.insert(model, [row])
-            except DatabaseError as exc:
+            except (DataError, IntegrityError) as exc:
                 raise TransferFailed(
                     f"{model._meta.db_table}: the target refuses the row "
                     f"{rows.key_text(model, row)}: {exc}".strip()

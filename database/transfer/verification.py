@@ -1,7 +1,7 @@
 """Compares the rows of both databases."""
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from django.db.models import Model
@@ -38,27 +38,24 @@ def compare_all(on_rows: Callable[[int], None]) -> Iterator[TableComparison]:
 
 
 def _find_differences(model: type[Model]) -> list[str]:
-    differences = dict.fromkeys(_unmatched(model, SOURCE, TARGET))
-    differences |= dict.fromkeys(_unmatched(model, TARGET, SOURCE))
-    return list(differences)[:MAX_KEYS]
+    missing = chain(
+        _unmatched(model, SOURCE, TARGET), _unmatched(model, TARGET, SOURCE)
+    )
+    return sorted(set(islice(missing, MAX_KEYS)))
 
 
 def _unmatched(model: type[Model], alias: str, other: str) -> Iterator[str]:
-    """Yield the keys of some rows that the other database has not."""
-
-    def find() -> Iterator[str]:
-        names = digests.comparable_names(model)
-        pk = model._meta.pk.attname
-        for batch in rows.read_batches(rows.rows_of(model, alias), names):
-            keys = [getattr(row, pk) for row in batch]
-            matches = rows.rows_of(model, other).filter(pk__in=keys)
-            theirs = {
-                digests.digest_row(row, names)
-                for part in rows.read_batches(matches, names)
-                for row in part
-            }
-            for row in batch:
-                if digests.digest_row(row, names) not in theirs:
-                    yield rows.key_text(model, row)
-
-    return islice(find(), MAX_KEYS)
+    """Yield the keys of rows that the other database has not, or not so."""
+    names = digests.comparable_names(model)
+    pk = model._meta.pk.attname
+    for batch in rows.read_batches(rows.rows_of(model, alias), names):
+        keys = [getattr(row, pk) for row in batch]
+        matches = rows.rows_of(model, other).filter(pk__in=keys)
+        theirs = {
+            digests.digest_row(row, names)
+            for part in rows.read_batches(matches, names)
+            for row in part
+        }
+        for row in batch:
+            if digests.digest_row(row, names) not in theirs:
+                yield rows.key_text(model, row)

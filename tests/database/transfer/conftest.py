@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from io import StringIO
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 from django.core.management import call_command
-from django.db import connection
 from django.test.utils import override_settings
 
 from coulisse_site import environment
 from database.transfer import databases
 from memory.models import plain_sql
 
-Move = Callable[..., str]
+SERVER = os.environ.get("DATABASE_URL", "")
 
 
 @pytest.fixture(scope="session")
@@ -31,23 +32,33 @@ def template(database: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def new_url(database: None, tmp_path: Path) -> Iterator[Callable[[], str]]:
+def postgresql() -> Iterator[psycopg.Connection[Any] | None]:
+    """The PostgreSQL of the tests; None with SQLite."""
+    if not SERVER:
+        yield None
+        return
+    with psycopg.connect(SERVER, autocommit=True) as server:
+        yield server
+
+
+@pytest.fixture
+def new_url(
+    postgresql: psycopg.Connection[Any] | None, tmp_path: Path
+) -> Iterator[Callable[..., str]]:
     """Return a function that makes an empty database of the tests' kind."""
     names = []
 
-    def create() -> str:
+    def create(options: str = "") -> str:
         name = f"moved_{uuid.uuid4().hex[:12]}"
-        if connection.vendor == "sqlite":
+        if postgresql is None:
             return f"sqlite:///{tmp_path / name}.db"
-        with connection.cursor() as cursor:
-            cursor.execute(f"CREATE DATABASE {name}")
+        postgresql.execute(f"CREATE DATABASE {name} {options}")
         names.append(name)
-        return urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}").geturl()
+        return urlsplit(SERVER)._replace(path=f"/{name}").geturl()
 
     yield create
     for name in names:
-        with connection.cursor() as cursor:
-            cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        postgresql.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture

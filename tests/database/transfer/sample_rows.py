@@ -8,14 +8,14 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from django.db import connection, models, transaction
+from django.db import models, transaction
 from timezone_field import TimeZoneField
 
-from core.ids import UserId
 from database.transfer import rows
 from memory.models import Passage
 from memory.models.fields import TermsField, VectorField
-from memory.recall.index import term_encoding
+from memory.recall.index.term_encoding import hash_terms
+from memory.recall.index.tokenizer import tokenize
 
 FIRST_KEY = 1_000
 """Above the keys of rows that `migrate` adds."""
@@ -88,15 +88,20 @@ def _value(field: Any, keys: Any, planned: list[Any], n: int) -> Any:
 
 def _plain_value(field: Any, n: int) -> Any:
     if isinstance(field, TermsField):
-        terms = ["word", "word", f"term{n}"]
-        user_id = UserId(uuid.UUID(int=n))
-        return term_encoding.write_terms(user_id, terms, connection.vendor)
+        if field.null:
+            return None  # SQLite has no windows.
+        # The words of the message or the fact.
+        return hash_terms(tokenize(_text("content" if n % 2 else "text", n))).tobytes()
     if isinstance(field, models.CharField | models.TextField):
-        return f"{field.name[:8]}{n} {TEXT}"[: field.max_length]
+        return _text(field.name, n)[: field.max_length]
     for kind, make in VALUES.items():
         if isinstance(field, kind):
             return make(n)
     raise AssertionError(f"no sample value for {field!r}: add one")
+
+
+def _text(name: str, n: int) -> str:
+    return f"{name[:8]}{n} {TEXT}"
 
 
 VALUES = {

@@ -1,10 +1,11 @@
 """What `coulisse migrate-database` refuses, and its messages."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -19,9 +20,11 @@ from database.transfer.databases import TARGET
 from memory.models import Owner
 from processes.supervision import pidfile, state_directory
 from tests.database.transfer import sample_rows
-from tests.database.transfer.conftest import move
+from tests.database.transfer.conftest import SERVER, move
 
 pytestmark = pytest.mark.database
+
+on_postgresql = pytest.mark.skipif(not SERVER, reason="needs PostgreSQL as the target")
 
 
 @pytest.mark.parametrize(
@@ -160,6 +163,39 @@ def test_dry_run_leaves_no_trace(source: str, new_url: Callable[[], str]) -> Non
     else:
         with databases.named(TARGET, environment.parse_database_url(url)):
             assert connection.introspection.table_names() == []
+
+
+@pytest.fixture
+def role(postgresql: Any) -> Iterator[str]:
+    """A role of PostgreSQL that may connect, and no more."""
+    name = f"moved_{uuid4().hex[:12]}"
+    postgresql.execute(f"CREATE ROLE {name} LOGIN PASSWORD 's3cret'")
+    yield name
+    postgresql.execute(f"DROP ROLE {name}")
+
+
+@on_postgresql
+def test_role_without_rights_is_refused(
+    source: str, new_url: Callable[[], str], role: str
+) -> None:
+    url = new_url().replace("postgres:@", f"{role}:s3cret@")
+    with pytest.raises(CommandError, match="extension pgvector is missing") as refused:
+        move(url)
+    assert "CREATE EXTENSION vector" in str(refused.value)
+    owner = environment.parse_database_url(url) | {"USER": "postgres", "PASSWORD": ""}
+    with databases.named(TARGET, owner), connection.cursor() as cursor:
+        cursor.execute("CREATE EXTENSION vector")
+    with pytest.raises(CommandError, match="cannot create tables on") as refused:
+        move(url)
+    assert "s3cret" not in str(refused.value)
+
+
+@on_postgresql
+def test_other_encoding_is_refused(source: str, new_url: Callable[..., str]) -> None:
+    options = "TEMPLATE template0 ENCODING LATIN1 LC_COLLATE 'C' LC_CTYPE 'C'"
+    url = new_url(options)
+    with pytest.raises(CommandError, match="has the encoding LATIN1"):
+        move(url)
 
 
 def test_row_that_cannot_be_stored_is_named(

@@ -48,11 +48,14 @@ def test_words_and_vectors_are_found_after_the_move(
     index_fact(owner, "The user plays the cello", vector(1, 2))
     index_fact(owner, "The user drinks tea", vector(2, -1))
     messages, facts = find_messages(owner, "beagle"), find_facts(owner, "tea")
+    assert messages[0] == "A beagle?"
     url = new_url()
     move(url)
     default(url)
 
-    assert find_messages(owner, "beagle") == messages != []
+    # Databases rank the neighbours, which were found by their windows, differently.
+    assert find_messages(owner, "beagle")[0] == "A beagle?"
+    assert sorted(find_messages(owner, "beagle")) == sorted(messages)
     assert find_facts(owner, "tea") == facts == ["The user drinks tea"]
     assert find_facts(owner, "?", vector(1, 2), limit=1) == ["The user plays the cello"]
 

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from io import StringIO
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import pytest
+from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connections, models
 from django.db.migrations.recorder import MigrationRecorder
@@ -16,6 +18,7 @@ from coulisse_site import environment
 from database.transfer import databases, rows
 from database.transfer.databases import SOURCE, TARGET
 from database.transfer.progress import TransferProgress
+from judges.models import Score
 from memory.models import Owner, StoredMessage
 from memory.models.fields import TermsField
 from memory.models.users import VIEW
@@ -67,8 +70,10 @@ def test_rows_move_back(
     source: str, new_url: Callable[[], str], default: Any, tmp_path: Any
 ) -> None:
     sample_rows.add_rows()
-    url, back = new_url(), f"sqlite:///{tmp_path / 'back.db'}"
-    move(url)
+    first, url, back = new_url(), new_url(), f"sqlite:///{tmp_path / 'back.db'}"
+    move(first)
+    default(first)
+    move(url)  # Of the same kind.
     default(url)
 
     output = move(back)
@@ -130,13 +135,21 @@ def test_differences_are_named(source: str, new_url: Callable[[], str]) -> None:
     message = keys[StoredMessage][1]
     with databases.named(TARGET, environment.parse_database_url(url)):
         StoredMessage.objects.filter(pk=message).update(text="altered")
+        Score.objects.filter(pk=keys[Score][2]).delete()
         Owner.objects.create(user_id=uuid4(), created_at=datetime.now(UTC))
 
-    with pytest.raises(CommandError, match="memory_owner") as refused:
-        move(url, verify=True)
+    output = StringIO()
+    with pytest.raises(CommandError, match="these tables differ: ") as refused:
+        call_command(
+            "migrate-database", to=url, verify=True, stdout=output, stderr=StringIO()
+        )
 
-    assert "memory_message" in str(refused.value)
+    for table in ("memory_message", "memory_owner", "judges_score"):
+        assert table in str(refused.value)
     assert "memory_fact" not in str(refused.value)
+    assert f"memory_message: 3 rows, 3 on the target; different: {message}\n" in (
+        output.getvalue()
+    )
 
 
 def test_rows_changed_on_the_source_are_found(
