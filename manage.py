@@ -27,6 +27,7 @@ OWN_COMMANDS = {
     "init",
     "judge",
     "keys",
+    "local-model",
     "migrate",
     "overrides",
     "prices",

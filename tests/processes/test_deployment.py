@@ -26,7 +26,7 @@ WORKFLOWS = {
 def test_compose_runs_each_service_separately() -> None:
     services = COMPOSE["services"]
     own = {"web", "worker", "beat", "migrate"}
-    assert services.keys() == own | {"proxy", "postgres", "redis"}
+    assert services.keys() == own | {"proxy", "local-model", "postgres", "redis"}
     assert services["web"]["environment"]["COULISSE_PROCESSES"] == "web"
     for name in own - {"web"}:
         assert services[name]["command"] == f"coulisse {name}"

@@ -297,10 +297,10 @@ def test_local_model_start_failure_is_reported(monkeypatch) -> None:
     def refuse(parameters: object) -> None:
         raise RuntimeError("Failed to init server")
 
-    monkeypatch.setattr(local_model, "server_settings", lambda port, llama: None)
+    monkeypatch.setattr(local_model, "server_settings", lambda host, port, llama: None)
     llama = SimpleNamespace(Server=refuse)
     with pytest.raises(SystemExit, match=r"cannot start at 127\.0\.0\.1:9; see"):
-        local_model.start_server(9, llama)
+        local_model.start_server("127.0.0.1", 9, llama)
 
 
 def process_names(plan: ServerPlan) -> list[str]:
