@@ -11,7 +11,6 @@ from studio.configuration.file_views import (
     ConfigEditorView,
     ConfigFileView,
     ConfigSchemaView,
-    EnableTokensView,
 )
 from studio.configuration.mcp_servers import McpConnectionView, McpToolsView
 from studio.configuration.section_views import (
@@ -24,6 +23,7 @@ from studio.configuration.section_views import (
     SectionView,
 )
 from studio.configuration.settings_view import SettingsView
+from studio.configuration.token_switch import EnableTokensView
 from studio.evaluation.experiment_results import ExperimentResultsView
 from studio.evaluation.judge_views import PastRepliesView, RetryJudgingView
 from studio.live.views import LiveEventsView, LiveView

@@ -18,7 +18,6 @@ from rest_framework.response import Response
 
 from access.audit import audit_log, config_reloads
 from access.audit.audit_events import AuditEvent
-from access.tokens import token_setup
 from admin_base.formats import data_formats
 from admin_base.formats.html_renderer import HtmlRenderer
 from admin_base.views import YAML_FIELD
@@ -42,7 +41,6 @@ from studio.configuration.file_schemas import FileAutoSchema
 
 EDITOR_URL = "/admin/config/edit"
 SETTINGS_URL = "/admin/settings"
-TOKENS_URL = "/admin/tokens"
 SECTION_URLS = {
     "auth": "/admin/auth",
     "mcp": "/admin/mcp",
@@ -367,40 +365,4 @@ class ConfigSchemaView(StudioView):
     def get(self, request: Request) -> Response:
         return self.respond(
             json_schema.build_schema(sections.registered_sections().values())
-        )
-
-
-class TokensEnabledState(BaseModel):
-    """Whether the file requires tokens."""
-
-    is_on: Literal[True] = True
-
-
-class EnableTokensView(FileView):
-    """`/admin/tokens/enable`: require tokens, which changes several sections."""
-
-    title = "Tokens"
-    breadcrumbs = [("Tokens", TOKENS_URL)]
-    http_method_names = ["post", "options"]
-
-    @extend_schema(
-        operation_id="tokens_enable",
-        summary="Require tokens for `/v1`",
-        description="Writes `auth.proxy.tokens` to the file, and removes `users` and "
-        "`default_user_id`, because each token has its user.",
-        request=None,
-        responses=TokensEnabledState,
-    )
-    def post(self, request: Request) -> HttpResponseBase:
-        """Write the settings to the file, unless it already has them."""
-        file = config_file.read_file()
-        change = file_editor.put_data(
-            (), token_setup.enable_tokens(file), token_setup.removed_comments()
-        )
-        self.run_recorded(change, ("auth",))
-        done = "Saved; clients now need a token"
-        return self.confirm_change(
-            {"is_on": True},
-            message=done if self.is_changed else UNCHANGED_MESSAGE,
-            redirect_to=TOKENS_URL,
         )
