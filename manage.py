@@ -29,6 +29,7 @@ OWN_COMMANDS = {
     "keys",
     "local-model",
     "migrate",
+    "migrate-database",
     "overrides",
     "prices",
     "reindex",
