@@ -50,9 +50,7 @@ def list_alerts() -> Iterator[Alert]:
 
 
 def _queue_alerts(now: datetime) -> Iterator[Alert]:
-    oldest = min(
-        (first for *_, first in Task.objects.count_open(now) if first), default=now
-    )
+    oldest = Task.objects.oldest_due(now) or now
     if (seconds := (now - oldest).total_seconds()) > OLD_SECONDS:
         yield Alert(
             level="warn",

@@ -183,6 +183,13 @@ class TaskQuerySet(models.QuerySet["Task"]):
             found.append((kind, *counts, running.get(kind, 0), first))
         return found
 
+    def oldest_due(self, now: datetime) -> datetime | None:
+        """Return since when the first task is due, of all kinds; None without one."""
+        due = self.filter(IS_QUEUED, due_at__lte=now).order_by("due_at")
+        times = due.values_list("due_at", flat=True)
+        firsts = [times.filter(kind=kind).first() for kind in task_kinds.names()]
+        return min(filter(None, firsts), default=None)
+
     def count_errored(self) -> list[tuple[str, int]]:
         """Return the tasks of each kind that failed for good."""
         rows = self.errored().order_by("kind").values_list("kind")
