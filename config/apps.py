@@ -8,4 +8,3 @@ class ConfigApp(AppConfig):
 
     def ready(self) -> None:
         from config import checks  # noqa: F401  # registers them
-        from database import database_clock  # noqa: F401  # hears of connections

@@ -18,7 +18,8 @@ CLOCK_SQL = "SELECT extract(epoch FROM clock_timestamp())"
 def synchronize() -> None:
     """Compare the clocks again, because they drift apart."""
     connection.ensure_connection()
-    _compare(connection)
+    with connection.wrap_database_errors:
+        _compare(connection)
 
 
 def _compare(connection: BaseDatabaseWrapper, **_: Any) -> None:

@@ -67,7 +67,7 @@ async def _beat(report: Callable[[], ProcessReport]) -> None:
         fleet = await database_executor.run(
             heartbeats.beat, report(), needs_space=STATE.needs_space
         )
-    except CoulisseError as exc:
+    except Exception as exc:  # A bug in one heartbeat must not end the others.
         STATE.fail(str(exc.__cause__ or exc))
     else:
         STATE.succeed(fleet)

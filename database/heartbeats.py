@@ -66,8 +66,8 @@ def beat_if_due(report: Callable[[], ProcessReport]) -> None:
     _due_at = time.monotonic() + running_processes.HEARTBEAT_SECONDS
     try:
         STATE.succeed(beat(report()))
-    except (DatabaseError, InterfaceError) as exc:
-        STATE.fail(str(exc))
+    except Exception as exc:  # A bug in a heartbeat must not end the process.
+        STATE.fail(str(exc) or type(exc).__name__)
         connection.close()
 
 

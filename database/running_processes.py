@@ -25,6 +25,13 @@ SQLITE_CODES = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOE
 
 logger = logging.getLogger(__name__)
 
+WARNINGS = {
+    "no_worker": "No worker runs, so background work waits",
+    "no_beat": "No beat runs, so crons and maintenance wait",
+    "config_drift": "Processes use different YAML files",
+}
+"""By the codes of `Fleet.warnings`."""
+
 _own_id = uuid.uuid4()
 _started_at = time.monotonic()
 

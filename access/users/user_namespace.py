@@ -130,8 +130,15 @@ def _find_other_keys() -> list[str]:
 
 
 def accept_keys() -> None:
-    """Make the keys of this process those of the database, after a change of keys."""
-    UserNamespace.objects.update(key_ids=secrets_file.key_ids())
+    """Make the keys of this process those of the database, after a change of keys.
+
+    Raises `NamespaceMismatch` if no process has used the database yet.
+    """
+    if not UserNamespace.objects.update(key_ids=secrets_file.key_ids()):
+        raise NamespaceMismatch(
+            "the database has no keys yet, so there are none to replace: the first "
+            "`coulisse start` accepts those it has"
+        )
 
 
 def _choose_namespace() -> uuid.UUID:

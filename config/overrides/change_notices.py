@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from redis.client import PubSub
 
 CHANNEL = "coulisse:overrides"
-TIMEOUT_SECONDS = 2.0
+TIMEOUT_SECONDS = 0.5
+"""How long an edit, or the thread that follows edits, waits for a Redis that hangs."""
 ASK_SECONDS = 5.0
 """Longest time between two questions to the database."""
 RECONNECT_SECONDS = 5.0
@@ -54,7 +55,7 @@ class ChangeNotices:
         self._ask_at = 0.0
 
     def is_question_due(self) -> bool:
-        """Return whether to ask the database now; this waits for nothing."""
+        """Return whether to ask the database now; waits for no notice."""
         is_noticed, now = self._read(), time.monotonic()
         if self._subscription is not None and not is_noticed and now < self._ask_at:
             return False

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.template.defaultfilters import filesizeformat
 
 from core.runtime import shared_clock
-from database.running_processes import STATE
+from database.running_processes import STATE, WARNINGS
 from processes.doctor.host_checks import LOW_BYTES
 from processes.supervision import state_directory
 from providers.transport import endpoint_pool
@@ -17,36 +17,29 @@ from tasks.models import Task
 OLD_SECONDS = 300
 """A task that has been due for so long shows that workers are missing or hang."""
 PROCESSES_URL = "/admin/tables/database/runningprocess"
-FLEET_ALERTS = {
-    "no_worker": Alert(
-        level="bad",
-        message="No worker runs, so background work waits",
-        details="Its log says why it ended; `coulisse worker` runs another.",
-        address=PROCESSES_URL,
-    ),
-    "no_beat": Alert(
-        level="bad",
-        message="No beat runs, so crons and maintenance wait",
-        details="Its log says why it ended; `coulisse beat` runs another.",
-        address=PROCESSES_URL,
-    ),
-    "config_drift": Alert(
-        level="warn",
-        message="Processes use different YAML files",
-        details="The column YAML of the processes shows which. Copy the file to all "
-        "machines; a change of the file applies without a restart. With the same "
-        "file, a process differs if it rejects an override: its log says why.",
-        address=PROCESSES_URL,
-    ),
+REMEDIES = {
+    "no_worker": "Its log says why it ended; `coulisse worker` runs another.",
+    "no_beat": "Its log says why it ended; `coulisse beat` runs another.",
+    "config_drift": "The column YAML of the processes shows which. Copy the file to "
+    "all machines; a change of the file applies without a restart.",
 }
 """By the codes of `Fleet.warnings`."""
 
 
 def list_alerts() -> Iterator[Alert]:
-    yield from (FLEET_ALERTS[code] for code in STATE.warnings())
+    yield from map(_fleet_alert, STATE.warnings())
     yield from _queue_alerts(shared_clock.now())
     yield from _provider_alerts()
     yield from _disk_alerts()
+
+
+def _fleet_alert(code: str) -> Alert:
+    return Alert(
+        level="warn" if code == "config_drift" else "bad",
+        message=WARNINGS[code],
+        details=REMEDIES[code],
+        address=PROCESSES_URL,
+    )
 
 
 def _queue_alerts(now: datetime) -> Iterator[Alert]:

@@ -28,9 +28,9 @@ MAX_WAITING = 10_000
 WARNING_SECONDS = 60.0
 """The interval of warnings about a log that cannot be written."""
 STDERR = "stderr"
+"""The path that means stderr."""
 STATE_FOLDER = ".coulisse"
 """Stands for the state directory in paths of the YAML."""
-"""The path that means stderr."""
 REFUSAL_KEY = "coulisse.refusal"
 """Where the scope of a request has the fields of its refusal by the HTTP server."""
 
@@ -59,7 +59,7 @@ def log_path(config: RequestLogConfig) -> Path:
     path is beside the YAML.
     """
     path = Path(config.path)
-    if path.parts[0] == STATE_FOLDER:
+    if path.parts[:1] == (STATE_FOLDER,):
         return Path(settings.COULISSE_STATE_DIR, *path.parts[1:])
     return Path(settings.COULISSE_CONFIG).parent / path
 

@@ -211,3 +211,18 @@ def test_sqlite_needs_free_space(monkeypatch, tmp_path):
     monkeypatch.setitem(connection.settings_dict, "NAME", str(file))
     with pytest.raises(OperationalError, match="is full"):
         heartbeats.beat(report())
+
+
+async def test_error_in_a_heartbeat_does_not_end_the_others(monkeypatch):
+    beat = heartbeats.beat
+    errors = iter([RuntimeError("bug")])
+
+    def fail_once(*args, **kwargs):
+        for error in errors:
+            raise error
+        return beat(*args, **kwargs)
+
+    async with heartbeat_loop.sent(report):
+        monkeypatch.setattr(heartbeats, "beat", fail_once)
+        await until(lambda: STATE.problem == "bug")
+        await until(lambda: not STATE.problem)

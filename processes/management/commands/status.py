@@ -12,6 +12,7 @@ from django.core.management.base import CommandParser
 from config.errors import ConfigInvalid
 from config.loading import loader
 from config.management.base import ConfigCommand
+from database.running_processes import WARNINGS
 from memory import checks, memory_settings
 from processes.server import health_probe
 from processes.server.running_server import find_running, is_serving_config
@@ -28,12 +29,6 @@ READY_SECONDS = 5.0
 NO_BROKER = (
     "  no broker: background work waits (tasks, triggers, judges, fact extraction)"
 )
-
-PROBLEMS = {
-    "no_worker": "no worker of this installation runs, so background work waits",
-    "no_beat": "no beat of this installation runs, so crons wait",
-    "config_drift": "processes use different YAML files",
-}
 
 
 class Command(ConfigCommand):
@@ -85,7 +80,7 @@ def _describe_run(run: RunRecord, files: StateDir) -> list[str]:
         *(f"  {child.name:<{width}}  {describe_child(child)}" for child in children),
         *describe_sidecars(run, files),
         *([NO_BROKER] if run.lacks_broker else []),
-        *(f"  problem: {PROBLEMS.get(each, each)}" for each in list_warnings(run)),
+        *(f"  problem: {WARNINGS.get(each, each)}" for each in list_warnings(run)),
         *(f"  memory: {alert}" for alert in list_memory_alerts(Path(run.config))),
     ]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from testing.scripted_provider import FakeProvider
 from tests.processes.conftest import MANAGE, Project, until
@@ -63,6 +64,9 @@ print(json.dumps(list(rows), default=lambda value: value.timestamp()))
 pytestmark = [
     pytest.mark.database,
     pytest.mark.skipif(FAKETIME is None, reason="needs the package faketime"),
+    pytest.mark.skipif(
+        connection.vendor != "postgresql", reason="SQLite serves one machine"
+    ),
 ]
 
 
@@ -71,8 +75,6 @@ def fleet(
     project: Project, database_url: str, tmp_path: Path, fake: FakeProvider
 ) -> Iterator[Project]:
     """A project on PostgreSQL with a broker, of which no process runs yet."""
-    if not database_url:
-        pytest.skip("SQLite serves one machine")
     project.config.write_text(YAML.format(url=fake.base_url))
     project.environment |= {
         "DJANGO_SETTINGS_MODULE": "coulisse_site.settings",
