@@ -144,11 +144,13 @@ USERS: Section[UsersConfig] = Section(
     shape=Users,
     default=UsersConfig,
     check=_check_users,
+    fails_closed=True,
     description="how requests are assigned to users",
 )
 DEFAULT_USER_ID: Section[str | None] = Section(
     key="default_user_id",
     shape=DefaultUserId,
     default=lambda: None,
+    fails_closed=True,
     description="the user of requests that do not name one",
 )

@@ -21,6 +21,7 @@
 | coulisse.E018 | more problems were found than are listed |
 | coulisse.E019 | an entry that is in use was disabled or removed |
 | coulisse.E020 | an override changes what only the file may set |
+| coulisse.E021 | an override of a section that fails closed does not fit |
 | coulisse.E101 and up | a section's own checks; its `config.py` lists them |
 """
 
@@ -50,6 +51,7 @@ MISPLACED = "coulisse.E017"
 MORE_PROBLEMS = "coulisse.E018"
 IN_USE = "coulisse.E019"
 FILE_ONLY = "coulisse.E020"
+FAILS_CLOSED = "coulisse.E021"
 
 MAX_PROBLEMS = 100
 """The most problems reported for one content."""

@@ -28,6 +28,8 @@ _restart_keys: tuple[str, ...] = ()
 """Sections with changes that wait for a restart."""
 _file_error: ConfigInvalid | None = None
 """Why the current file content is not in force."""
+_override_error: ConfigInvalid | None = None
+"""Why the studio's current overrides are not in force."""
 _lock = threading.RLock()
 """Serializes the creation of a new configuration, also of the first one."""
 
@@ -59,10 +61,11 @@ def file_digest() -> str:
     that others apply. It is "" before the first configuration.
     """
     config = _current
-    if config is None or not config.rejected_overrides:
+    error = str(_override_error or "")
+    if config is None or not (config.rejected_overrides or error):
         return "" if config is None else config.digest
     rejected = sorted((each.section, each.name) for each in config.rejected_overrides)
-    return loader.content_digest(f"{config.digest} {rejected}".encode())
+    return loader.content_digest(f"{config.digest} {rejected}{error}".encode())
 
 
 def _load_current() -> Config:
@@ -102,7 +105,8 @@ def load_at_start() -> Config:
     """Activate the file or, if it is invalid, the last valid content.
 
     A restarted process continues like one that kept running. Raises `ConfigInvalid` if
-    no content was ever valid; the studio's overrides never prevent a start.
+    no content was ever valid. Of the studio's overrides, only those of sections that
+    fail closed prevent a start.
     """
     if _current is not None:
         return _current
@@ -123,10 +127,11 @@ def _load_last_valid(path: Path, overlays: Overlays, exc: ConfigInvalid) -> Conf
     last = last_valid_copy.read_copy()
     if last is None:
         # The only problem may be the studio's overrides.
-        return resolution.resolve(
-            reader.read_file(path), path, overlays, is_strict=False
-        )
+        content = reader.read_file(path)
+        config = resolution.resolve(content, path, overlays, is_strict=False)
+        return resolution.fail_closed(config)
     config = resolution.resolve(last, path, overlays, is_strict=False)
+    resolution.fail_closed(config)
     logger.error(
         "%s is invalid; its last valid content stays in force:\n%s",
         reader.display_path(path),
@@ -139,21 +144,39 @@ def _load_last_valid(path: Path, overlays: Overlays, exc: ConfigInvalid) -> Conf
 def apply_overrides() -> bool:
     """Apply the stored overrides to the file in force.
 
-    Writers call this after they store a change; other processes poll for it. Returns
-    whether the database answered.
+    Writers call this after they store a change; other processes poll for it. Overrides
+    without which the server must not run leave the previous configuration in force.
+    Returns whether the database answered.
     """
     store = get_store()
     with _lock:
         old = current()
         overlays = store.read() if store else None
         # A configuration built in code has no file content.
-        if overlays is not None and overlays != old.overlays and old.content:
+        if overlays is not None and old.content:
             _apply_overlays(old, overlays)
     return overlays is not None
 
 
 def _apply_overlays(old: Config, overlays: Overlays) -> None:
+    global _override_error
+    if overlays == old.overlays:
+        _override_error = None
+        return
     new = resolution.apply_overlays(old.content, old.path, overlays, is_strict=False)
+    try:
+        resolution.fail_closed(new)
+    except ConfigInvalid as exc:
+        if str(exc) != str(_override_error or ""):
+            logger.error(
+                "the studio's overrides are invalid; the previous configuration stays "
+                "in force:\n%s",
+                exc,
+                extra={"has_lines": True},
+            )
+        _override_error = exc
+        return
+    _override_error = None
     _activate(old, new, "overrides applied")
 
 
@@ -193,6 +216,11 @@ def file_error() -> ConfigInvalid | None:
     return _file_error
 
 
+def override_error() -> ConfigInvalid | None:
+    """Return why the studio's current overrides are not in force, or None."""
+    return _override_error
+
+
 def _log_rejected(before: Sequence[RejectedOverride], config: Config) -> None:
     for each in config.rejected_overrides:
         if each not in before:
@@ -205,9 +233,11 @@ def _log_rejected(before: Sequence[RejectedOverride], config: Config) -> None:
 
 def set_current(config: Config | None) -> None:
     """Set the configuration in force; None makes the next reader load the file."""
-    global _current, _file_error
+    global _current, _file_error, _override_error
     with _lock:
         _current, _file_error = config, None
+        if config is None:
+            _override_error = None
         for path in settings.COULISSE_CONFIG_LISTENERS if config is not None else ():
             import_string(path)(config)
 
@@ -314,6 +344,9 @@ class ConfigWatcher:
             self._apply(resolution.resolve(content, self.path, current().overlays))
             self._handled_digest = digest
             last_valid_copy.write_copy(content)
+            if _override_error is not None:
+                # The edit may have removed the cause.
+                apply_overrides()
         except ConfigInvalid as exc:
             self._reject(digest, exc)
         except Exception:

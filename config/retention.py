@@ -38,6 +38,7 @@ RETENTION = Section(
     key="retention",
     shape=RetentionConfig,
     default=RetentionConfig,
+    fails_closed=True,
     description="ages of rows that no other section has",
 )
 

@@ -84,6 +84,9 @@ class Section(Generic[T]):
     is_per_machine: bool = False
     """Whether it describes one machine, whose file alone may then set it: the studio
     stores no override of it."""
+    fails_closed: bool = False
+    """Whether the file's value must not replace an override that is rejected, because
+    it could open access, lift limits or delete data."""
     description: str = ""
     """The purpose of the key, for editors and the studio."""
 

@@ -104,5 +104,6 @@ MCP_SERVER: Section[McpServerConfig] = Section(
     ],
     default=McpServerConfig,
     check=check,
+    fails_closed=True,
     description="The MCP server at /mcp, which offers the agents and memory as tools.",
 )

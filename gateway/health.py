@@ -43,4 +43,4 @@ def _check_configuration() -> str:
         live.current()
     except CoulisseError:
         return "invalid"
-    return "ok"
+    return "invalid" if live.override_error() else "ok"

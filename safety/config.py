@@ -280,5 +280,6 @@ SAFETY: Section[SafetyConfig] = Section(
     shape=SafetyConfig,
     default=lambda: NO_SAFETY,
     check=check_safety,
+    fails_closed=True,
     description="Checks of what users write and agents reply, and their incidents.",
 )

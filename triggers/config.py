@@ -313,5 +313,6 @@ TRIGGERS: Section[Triggers] = Section(
     default=list,
     noun="trigger",
     check=check_triggers,
+    fails_closed=True,
     description="turns started by a schedule, a webhook or a server start",
 )

@@ -272,5 +272,6 @@ AUTH = Section(
     shape=AuthConfig,
     default=AuthConfig,
     check=check,
+    fails_closed=True,
     description="authentication for the API and the studio",
 )

@@ -97,6 +97,7 @@ LIMITS: Section[tuple[Limit, ...]] = Section(
     shape=tuple[Limit, ...],
     default=tuple,
     noun="limit",
+    fails_closed=True,
     description="How much users, API tokens and agents may use. All limits that match "
     "a request apply.",
 )

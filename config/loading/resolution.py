@@ -2,7 +2,9 @@
 
 The file must be valid alone, so that the server works without the database. An override
 that conflicts with the file is rejected; an edit of the file that conflicts with the
-overrides is refused, because its author can read the error.
+overrides is refused, because its author can read the error. A rejected
+override of a section that `fails_closed` leaves no configuration: the file's value may
+open access.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,12 +27,35 @@ def resolve(
 ) -> Config:
     """Return the effective configuration of a file's content; raises `ConfigInvalid`.
 
-    With `is_strict` false, overrides that make the file invalid are rejected, too.
+    With `is_strict` false, overrides that make the file invalid are rejected, too, and
+    so are those of sections that fail closed.
     """
     alone = loader.parse_config(content, path)
     if not overlays.entries:
         return replace(alone, overlays=overlays)
-    return apply_overlays(content, path, overlays, is_strict=is_strict)
+    config = apply_overlays(content, path, overlays, is_strict=is_strict)
+    return fail_closed(config) if is_strict else config
+
+
+def fail_closed(config: Config) -> Config:
+    """Return a configuration that a server may run with; raises `ConfigInvalid`."""
+    registered = sections.registered_sections()
+    problems: list[Problem] = []
+    for each in config.rejected_overrides:
+        section = registered.get(each.section)
+        if section is None or not section.fails_closed:
+            continue
+        message = (
+            f"{rejected_label(each)} does not fit on this machine, and the file's "
+            f"value does not replace it, because '{each.section}' protects access, "
+            "limits or data; correct the cause, such as a variable that is not set "
+            "here, or remove the override with "
+            f"`coulisse overrides reset {each.section}`"
+        )
+        problems += [*each.problems, Problem((), message, errors.FAILS_CLOSED)]
+    if problems:
+        raise ConfigInvalid(problems)
+    return config
 
 
 def apply_overlays(

@@ -64,6 +64,14 @@ def _configuration_alerts(config: Config) -> Iterator[Alert]:
             details=str(error.problems[0]),
             address="/admin/config/edit",
         )
+    if error := live.override_error():
+        yield Alert(
+            level="bad",
+            message="The studio's overrides are invalid; this process uses the "
+            "previous ones",
+            details=str(error.problems[0]),
+            address="/admin/overrides",
+        )
     for override in config.rejected_overrides:
         yield Alert(
             level="bad",

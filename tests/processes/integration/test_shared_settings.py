@@ -33,6 +33,7 @@ agents:
   - {{name: assistant, provider: openai, model: gpt-test}}
 """
 LOGIN = 'proxy: {basic: {username: app, password: "${TEST_PROVIDER_KEY}"}}'
+LOGIN_OF_FIRST = LOGIN.replace("TEST_PROVIDER_KEY", "TEST_LOGIN")
 PROVIDER = 'api_key: "${{TEST_PROVIDER_KEY}}"\nbase_url: {url}'
 THREAD = {"thread_id": "one"}
 KEY = "sk-shared-V7dK2mXw9Lr4TzQ8"
@@ -60,6 +61,7 @@ def servers(
             "TEST_PROVIDER_KEY": KEY,
         }
         each.config.write_text(YAML.format(port=each.port))
+    project.environment["TEST_LOGIN"] = KEY
     assert project.run("migrate", "-v", "0").returncode == 0
     for each in both:
         each.serve()
@@ -155,3 +157,43 @@ def test_edits_reach_the_other_server_and_its_restart(
     assert f"base_url: {fake.base_url}" in exported
     assert "${TEST_PROVIDER_KEY}" in exported
     assert [each.config.read_bytes() for each in servers] == files
+
+
+def test_login_without_its_variable_is_not_lifted_on_one_server(
+    servers: list[Project],
+) -> None:
+    first, second = servers
+    assert send(first, "PUT", "/admin/auth", LOGIN)[0] == 200
+    until(lambda: status(second, "/v1/models") == 401)
+    assert first.run("check").returncode == 0
+    # The second server lacks its variable: it keeps the login that it has.
+    store = first.run(
+        "shell",
+        "-c",
+        "from config.models import Override\n"
+        "from config.loading.overlays import Overlay\n"
+        f"text = {LOGIN_OF_FIRST!r}\n"
+        "Override.objects.store(Overlay('auth', 'auth', text), by='user:ada')",
+    )
+    assert store.returncode == 0, store.stderr
+    until(lambda: status(second, "/health/ready") == 503)
+    assert '"configuration":"invalid"' in send(second, "GET", "/health/ready")[1]
+    assert status(second, "/v1/models") == 401
+    assert status(first, "/health/ready") == 200
+    # It starts only once the cause is gone.
+    output = end(second.attached[0])
+    assert "the previous configuration stays in force" in output
+    for words in (("start", "-F"), ("check",)):
+        refused = second.run(*words)
+        assert refused.returncode != 0
+        said = refused.stdout + refused.stderr
+        assert "environment variable 'TEST_LOGIN' is not set" in said
+        assert "`coulisse overrides reset auth`" in said
+    second.environment["TEST_LOGIN"] = KEY
+    second.serve()
+    assert status(second, "/v1/models") == 401
+    end(second.attached[-1])
+    del second.environment["TEST_LOGIN"]
+    assert second.run("overrides", "reset", "auth").returncode == 0
+    second.serve()
+    assert status(second, "/v1/models") == 200

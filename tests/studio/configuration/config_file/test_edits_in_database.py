@@ -232,31 +232,35 @@ def test_new_secret_is_refused_with_a_remedy(script, path, text):
     assert OverrideVersion.objects.count() == 0
 
 
+SPARE = "providers:\n  spare: {kind: local}\n"
+LEARNING = "# Cheap.\nuser_state: {learn_from: {provider: spare, model: m}}"
+
+
 def test_override_that_no_longer_fits_the_file_is_rejected(script, yaml, text, caplog):
-    limits = "\n- {per: principal, requests_per_day: 9}\n- {per: agent, name: tuned, "
-    put(script, "/admin/settings/limits", f"{limits}concurrent: 2}}".lstrip())
-    put(script, "/admin/telemetry", "fmt: {enabled: false}")
-    assert len(live.current().get(LIMITS)) == 2
     watcher = live.ConfigWatcher()
-    yaml.write_text(text.replace("name: tuned", "name: other"))
+    yaml.write_text(text.replace("providers:\n", SPARE))
+    watcher.poll()
+    assert put(script, "/admin/memory", LEARNING).is_success
+    put(script, "/admin/telemetry", "fmt: {enabled: false}")
+    yaml.write_text(text)
     watcher.poll()
     config = live.current()
-    assert config.get(LIMITS) == ()
+    assert config.get(MEMORY).user_state is None
     assert not config.get(TELEMETRY).fmt.enabled
     (rejected,) = config.rejected_overrides
     assert live.file_digest() not in (config.digest, "")
     # The position is that of the text in the studio.
-    assert rejected.reason.startswith("'limits' in the studio:2:")
-    assert "agent 'tuned', which does not exist" in rejected.reason
-    assert "'limits' in the studio is rejected" in caplog.text
+    assert rejected.reason.startswith("'memory' in the studio:2:")
+    assert "provider 'spare', which is not under providers" in rejected.reason
+    assert "'memory' in the studio is rejected" in caplog.text
     home = script.get("/admin/", headers={"Accept": "application/json"}).json()
-    (alert,) = [each for each in home["alerts"] if "'limits'" in each["message"]]
-    assert alert["address"] == "/admin/settings/limits"
+    (alert,) = [each for each in home["alerts"] if "'memory'" in each["message"]]
+    assert alert["address"] == "/admin/memory/settings"
     # Others can still be edited, and it applies again when it fits.
     assert put(script, "/admin/settings/vars", "tone: kind").is_success
-    yaml.write_text(text)
+    yaml.write_text(text.replace("providers:\n", SPARE))
     watcher.poll()
-    assert len(live.current().get(LIMITS)) == 2
+    assert live.current().get(MEMORY).user_state.learn_from.provider == "spare"
     assert live.file_digest() == live.current().digest
 
 
