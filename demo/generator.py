@@ -26,6 +26,7 @@ from demo.traffic_pattern import TrafficPattern
 from experiments import assignment
 from experiments.config import EXPERIMENTS
 from memory.transcript.message_rows import NewMessage
+from telemetry.models import RolledHour
 
 MAX_ATTEMPTS = 3
 """How often a user sends a message that fails."""
@@ -102,6 +103,9 @@ class DemoGenerator:
             expenses=_ranges(self._scores.expenses),
         )
         self._inserts.write()
+        # Totals of past hours lack these turns.
+        for ids in sample_users.all_ids(self._size.users):
+            RolledHour.objects.open_again(ids)
 
     def _generate_user(self, user: SampleUser, turns: int, older: int) -> None:
         """Write a user's month, and the older messages."""

@@ -49,7 +49,7 @@ def _users(model: Any) -> Iterator[UserId]:
 def delete_demo() -> int:
     """Delete the demo in one transaction; return the number of rows."""
     with transaction.atomic():
-        for ids in sample_users.all_ids(count_users(), BATCH_SIZE):
+        for ids in sample_users.all_ids(count_users()):
             RolledHour.objects.open_again(ids)
         rows = sum(
             _delete(queryset)

@@ -15,7 +15,7 @@ TOKENS_URL = "/admin/tokens"
 
 
 class TokensEnabledState(BaseModel):
-    """Whether the file requires tokens."""
+    """Whether tokens are required."""
 
     is_on: Literal[True] = True
 
@@ -30,13 +30,13 @@ class EnableTokensView(FileView):
     @extend_schema(
         operation_id="tokens_enable",
         summary="Require tokens for `/v1`",
-        description="Writes `auth.proxy.tokens` to the file, and removes `users` and "
+        description="Sets `auth.proxy.tokens`, and removes `users` and "
         "`default_user_id`, because each token has its user.",
         request=None,
         responses=TokensEnabledState,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """Write the settings to the file, unless it already has them."""
+        """Store the settings, unless they are in force already."""
         file = config_file.read_file()
         change = file_editor.put_data(
             (), token_setup.enable_tokens(file), token_setup.removed_comments()

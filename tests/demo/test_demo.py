@@ -24,7 +24,7 @@ from demo.management.commands import demo
 from experiments.config import EXPERIMENTS
 from memory.models import Fact, Owner, StoredMessage
 from tasks.models import Task
-from telemetry.models import Turn
+from telemetry.models import RolledHour, Turn
 from tests.access.actors import ADA
 from tests.memory.user_data import sample_user
 
@@ -89,6 +89,19 @@ def test_demo_creates_the_requested_amount():
     assert set(Owner.objects.filter(user_id__in=ids()).values_list("user_id")) == {
         (user_id,) for user_id in ids()
     }
+
+
+def test_totals_of_past_hours_are_made_anew():
+    for hour in range(24 * 9):
+        start = NOW.replace(minute=0, second=0, microsecond=0) - timedelta(hours=hour)
+        RolledHour.objects.create(hour=start)
+    run(*OPTIONS)
+    turns = Turn.objects.filter(user_id__in=ids())
+    hours = {
+        at.replace(minute=0, second=0, microsecond=0)
+        for at in turns.values_list("started_at", flat=True)
+    }
+    assert not RolledHour.objects.filter(hour__in=hours).exists()
 
 
 def ids() -> list[uuid.UUID]:
