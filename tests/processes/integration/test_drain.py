@@ -250,7 +250,8 @@ def test_task_that_takes_longer_is_handed_over(
     assert (task["state"], task["result"]) == ("done", "Done by the other.")
     row = "SELECT attempts, interruptions, failures FROM tasks_task"
     assert execute(project, row) == [(2, 0, 0)]
-    assert 2 <= handed_over < 3
+    # Released, not found by its lease of 30 seconds.
+    assert 2 <= handed_over < 20
     second.terminate()
     second.wait(TIMEOUT_SECONDS)
     end(process)
