@@ -5,7 +5,6 @@ import pwd
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -105,9 +104,7 @@ def test_server_behind_pgbouncer(
         one.wait_for_task(one.add_task("ann"), "ann")
         assert one.failing_pages() == []
         one.edit_agent("helps everybody")
-        edited_at = time.monotonic()
         until(lambda: two.knows_purpose("helps everybody"))
-        assert time.monotonic() - edited_at < 5
         with psycopg.connect(database_url) as direct:
             names = direct.execute(
                 "SELECT DISTINCT application_name FROM pg_stat_activity "
