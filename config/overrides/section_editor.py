@@ -26,6 +26,7 @@ from config.editing.secret_masks import MASK
 from config.errors import ConfigInvalid, SectionReadOnly
 from config.loading.overlays import Overlay
 from config.models import Override, OverrideAction
+from config.overrides.entry_validation import MAX_NAME_LENGTH
 
 
 def change_sections(
@@ -100,6 +101,9 @@ def _text_at(doc: Document, path: KeyPath) -> str | None:
 
 def _overlay_of(new: Document, path: KeyPath) -> Overlay:
     """Return the override of a part; its secrets are masked."""
+    if len(path[-1]) > MAX_NAME_LENGTH:
+        limit = f"a name may have at most {MAX_NAME_LENGTH} characters"
+        raise placement_error(f"'{path[0]}': {limit}", errors.WRONG_VALUE)
     text = _text_at(secret_masks.mask_document(new), path)
     if text is not None and not text.strip():
         # An empty text removes an entry, but `local:` alone is a whole one.

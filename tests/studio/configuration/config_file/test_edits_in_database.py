@@ -376,3 +376,20 @@ def test_tokens_are_required_for_all_processes(script, yaml, text):
     assert live.current().get(AUTH).requires_tokens
     assert set(stored()) == {("auth", "auth")}
     assert yaml.read_text() == text
+
+
+def test_name_that_is_too_long_to_store_is_refused(script):
+    created = script.post("/admin/providers", json={"name": "n" * 256, "kind": "local"})
+    assert created.status_code == 422
+    assert "at most 255 characters" in error_of(created)["message"]
+    assert stored() == {}
+
+
+def test_pages_show_overrides_of_a_newer_release(script):
+    Override.objects.store(Overlay("future", "future", "x: 1"), by="user:ada")
+    live.apply_overrides()
+    for path in ("/admin/", "/admin/overrides", "/admin/override-history"):
+        page = script.get(path)
+        assert page.status_code == 200, path
+    home = script.get("/admin/", headers={"Accept": "application/json"}).json()
+    assert "/admin/overrides" in [each["address"] for each in home["alerts"]]
