@@ -36,6 +36,7 @@ READ_ONLY = {
 def _without_rows(monkeypatch):
     monkeypatch.setattr(heartbeat_loop, "HEARTBEAT_SECONDS", 0.05)
     monkeypatch.setattr(heartbeat_loop, "RETRY_SECONDS", 0.05)
+    RunningProcess.objects.all().delete()
     yield
     RunningProcess.objects.all().delete()
 

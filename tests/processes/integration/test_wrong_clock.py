@@ -134,7 +134,8 @@ def test_worker_of_a_wrong_clock_takes_nothing_and_runs_nothing_early(
     _, attempts, worker, created_at, started_at = delayed
     assert attempts == 1
     assert worker != running[0][2]
-    assert WAIT_SECONDS <= started_at - created_at < WAIT_SECONDS + 10
+    # By the wrong clock it would be 45 seconds early or late.
+    assert WAIT_SECONDS <= started_at - created_at < WAIT_SECONDS + 40
 
 
 def test_beats_of_different_clocks_run_each_tick_once(fleet: Project) -> None:
