@@ -5,6 +5,7 @@ database.
 """
 
 import logging
+import math
 import sqlite3
 import time
 import uuid
@@ -82,13 +83,15 @@ class DatabaseState:
         self.needs_space = False
         """Whether a write failed for want of space: a heartbeat needs none."""
         self._written_at: float | None = None
+        self._recovered_at = -math.inf
 
     def begin(self) -> None:
         self._written_at = time.monotonic()
 
     def succeed(self, fleet: Fleet) -> None:
-        if self.problem:
+        if self.find_problem():
             logger.warning("the database can be written again")
+            self._recovered_at = time.monotonic()
         self.fleet, self.problem, self.needs_space = fleet, "", False
         self._written_at = time.monotonic()
 
@@ -117,6 +120,13 @@ class DatabaseState:
         if seconds > GONE_AFTER_SECONDS:
             return f"no row could be stored for {seconds:.0f} s"
         return ""
+
+    def is_steady(self) -> bool:
+        """Return whether other processes have had time to write since an outage.
+
+        Before, one that has not been seen lately need not be gone.
+        """
+        return time.monotonic() - self._recovered_at > GONE_AFTER_SECONDS
 
     def warnings(self) -> list[str]:
         """Return the codes of `Fleet.warnings`, once all could have started."""

@@ -20,6 +20,8 @@ from database.models import RunningProcess
 from database.running_processes import GONE_AFTER_SECONDS, HEARTBEAT_SECONDS
 
 LOOK_SECONDS = 1.0
+MAX_ENDED = 20
+"""A refused request ends no more of them; workers end the others."""
 SILENT_AFTER_SECONDS = HEARTBEAT_SECONDS + 2
 """A process that has missed a heartbeat by this much is probably gone."""
 
@@ -53,7 +55,7 @@ def end_reservations() -> tuple[bool, Mapping[CounterKey, SilentTurns]]:
     if time.monotonic() < _last.due_at:
         return False, _last.silent
     _last.due_at = time.monotonic() + LOOK_SECONDS
-    ended = UsageReservation.objects.end_abandoned()
+    ended = UsageReservation.objects.end_abandoned(MAX_ENDED)
     _last.silent = _find_silent()
     return bool(ended), _last.silent
 

@@ -9,7 +9,6 @@ that deletes the row does so, which makes it happen once, whatever fails in betw
 """
 
 import json
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -33,8 +32,10 @@ from access.limits.usage_counters import (
 from access.models import counter_sql
 from access.models.counters import EPOCH_SECONDS, UsageCounter
 from access.users.caller import VerifiedToken
+from core.runtime import shared_clock
 from database import running_processes
 from database.models import RunningProcess
+from database.running_processes import STATE
 
 TABLE = counter_sql.RESERVATIONS
 
@@ -155,15 +156,24 @@ class UsageReservationManager(UsageReservationBaseManager["UsageReservation"]):
             if self._delete(id):
                 self._update_counters(updates, reservation, charge, now=now)
 
-    def end_abandoned(self) -> int:
-        """Charge and release what processes left that are gone; return how many."""
+    def end_abandoned(self, limit: int = BATCH_SIZE) -> int:
+        """Charge and release what processes left that are gone; return how many.
+
+        One transaction for each, because turns wait for the counters that it locks.
+        """
+        if not STATE.is_steady():
+            return 0  # After an outage of the database, all processes seem to be gone.
+        rows = self.abandoned().order_by("id").values_list("id", flat=True)
+        return sum(map(self._end_if_abandoned, list(rows[:limit])))
+
+    def _end_if_abandoned(self, id: uuid.UUID) -> bool:
         with transaction.atomic():
             # Locked, because a process that seems to be gone may go on.
-            rows = self.abandoned().select_for_update(skip_locked=True)
-            ended = list(rows.order_by("id")[:BATCH_SIZE])
-            for row in ended:
-                row.end(now=int(time.time()))
-        return len(ended)
+            rows = self.abandoned().filter(id=id).select_for_update(skip_locked=True)
+            if (row := rows.first()) is None:
+                return False
+            row.end(now=int(shared_clock.now().timestamp()))
+        return True
 
     def _update_counters(
         self,

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import cast
 
 import orjson
@@ -12,6 +12,7 @@ from django.db import transaction
 from core import ids
 from core.ids import TurnId, UserId
 from core.messages import Message, Role
+from core.runtime import shared_clock
 from memory.models import StoredMessage, Thread
 from memory.models.threads import MAX_TITLE_LENGTH as MAX_TITLE_LENGTH
 from memory.transcript import message_store
@@ -85,7 +86,7 @@ def create(
     messages: Sequence[Message],
 ) -> None:
     """Create a thread with messages. No facts are extracted from them."""
-    now = datetime.now(UTC)
+    now = shared_clock.now()
     with transaction.atomic():
         Thread.objects.create(
             user_id=user_id,

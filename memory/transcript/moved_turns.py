@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db.models import F
 
 from core.ids import UserId
+from core.runtime import shared_clock
 from memory.config import scope_key
 from memory.extraction import extraction_tasks
 from memory.models import Fact, Owner, Passage, Session, StoredMessage, Thread
@@ -44,7 +45,7 @@ def move_out(
     is_first = not of_thread.filter(position__lt=first).exists()
     if not begins or is_first or first < thread.summarized_until:
         return None
-    now = datetime.now(UTC)
+    now = shared_clock.now()
     is_in_session = thread.session_start is not None and thread.session_start <= first
     new, _ = Thread.objects.reserve_positions(
         user_id, to, last - first + 1, now, opens_session=is_in_session

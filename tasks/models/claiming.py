@@ -98,16 +98,20 @@ CAN_RUN_SQL = """
 """Whether a user's first task is due and none of them runs. Each of the two subqueries
 is one look-up in an index, however many tasks the user has.
 """
-FIRST_OF_OLDEST_SQL = """
+FIRST_AMONG_SQL = """
     SELECT id FROM (
         SELECT id, user_id, state, interruptions, is_cancelled, due_at
-        FROM tasks_task
-        WHERE kind = %(kind)s AND state IN ('queued', 'running')
-        ORDER BY priority DESC, round, created_at LIMIT %(checked)s
+        FROM tasks_task WHERE kind = %(kind)s AND {chosen} LIMIT %(checked)s
     ) AS oldest
     WHERE id = {first_of_user} AND {can_run}
     ORDER BY due_at, id LIMIT %(spare)s
 """
+CHOSEN_SQL = (
+    "state IN ('queued', 'running') ORDER BY priority DESC, round, created_at",
+    "state = 'queued' AND due_at <= %(now)s ORDER BY due_at",
+)
+"""The oldest tasks; if none can run, as while all wait for a retry, those that have
+been due longest."""
 FIRST_OF_USERS_SQL = """
     WITH RECURSIVE users(user_id, number) AS (
         SELECT {after}, 0
@@ -211,12 +215,14 @@ def _first_tasks(kind: str, *, reruns: bool, now: datetime) -> list[Any]:
         "users": MAX_USERS,
         "spare": SPARE_CANDIDATES,
     }
-    of_oldest = FIRST_OF_OLDEST_SQL.format(
-        first_of_user=FIRST_OF_USER_SQL.format(row="oldest"),
-        can_run=CAN_RUN_SQL.format(row="oldest", rerun=rerun),
-    )
-    if found := _fetch_ids(of_oldest, values):
-        return found
+    for chosen in CHOSEN_SQL:
+        first_among = FIRST_AMONG_SQL.format(
+            chosen=chosen,
+            first_of_user=FIRST_OF_USER_SQL.format(row="oldest"),
+            can_run=CAN_RUN_SQL.format(row="oldest", rerun=rerun),
+        )
+        if found := _fetch_ids(first_among, values):
+            return found
     of_users = FIRST_OF_USERS_SQL.format(
         after=AFTER.get(connection.vendor, "%(after)s"),
         first_of_user=FIRST_OF_USER_SQL.format(row="users"),

@@ -15,6 +15,7 @@ from access.limits.usage_counters import Charge, CounterKey, Reservation
 from access.limits.usage_limits import ActiveLimit, LimitRule, Unit
 from access.models import UsageCounter, UsageReservation
 from database.models import RunningProcess
+from database.running_processes import STATE
 from turns.budget import usage_grant
 from turns.budget.usage_grant import LimitedRequest
 
@@ -277,6 +278,18 @@ def test_money_of_a_gone_process_is_released(agent):
     )
     assert ask(spending) == 0
     assert counted(agent) == (2, 0, 1, 100)
+
+
+def test_nobody_seems_gone_right_after_an_outage(agent, monkeypatch):
+    """Nobody could write its heartbeat meanwhile."""
+    reservation = reserve(limit(agent, "requests", 9))
+    UsageReservation.objects.filter(pk=reservation.id).update(
+        process=uuid.uuid4(), reserved_at=Now() - timedelta(seconds=13)
+    )
+    monkeypatch.setattr(STATE, "_recovered_at", time.monotonic() - 5)
+    assert UsageReservation.objects.end_abandoned() == 0
+    monkeypatch.setattr(STATE, "_recovered_at", time.monotonic() - 13)
+    assert UsageReservation.objects.end_abandoned() == 1
 
 
 def test_charge_left_in_its_row_is_applied(agent):

@@ -127,6 +127,14 @@ def test_claim_of_an_ordered_kind_reads_little(case: str) -> None:
     assert [task is not None for task in found] == [is_found]
 
 
+def test_due_tasks_are_found_among_many_that_wait_for_a_retry() -> None:
+    add(USERS, due=HOUR, created=-2 * HOUR)
+    add(3, users=3, first=USERS + 1, created=-HOUR)
+    analyze()
+    claimed = [Task.objects.claim(EXTRACTION) for _ in range(4)]
+    assert [task is not None for task in claimed] == [True, True, True, False]
+
+
 def test_recovery_and_figures_read_little() -> None:
     add(MANY - USERS)
     add(USERS, kind="agent", due=HOUR)

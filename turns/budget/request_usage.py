@@ -1,6 +1,5 @@
 """Reserves the usage of requests that are not turns, on the database threads."""
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +13,7 @@ from access.users.caller import Caller
 from config.sections import Config
 from core.events import Usage
 from core.ids import UserId
+from core.runtime import shared_clock
 from memory import memory_settings
 from providers.embeddings.usage_collector import EmbeddingCall
 from providers.pricing import call_costs
@@ -37,7 +37,7 @@ class UsageRequest:
     """The API that embeds them; by default the one of memories."""
     needs_budget: bool = True
     """Whether a free request is refused, too, if the budget of its token is spent."""
-    now: int = field(default_factory=lambda: int(time.time()))
+    now: int = field(default_factory=lambda: int(shared_clock.now().timestamp()))
     """Seconds since 1970."""
 
     def paid_embedder(self) -> ProviderSource | None:

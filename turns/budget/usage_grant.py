@@ -3,7 +3,6 @@
 All functions run on database threads.
 """
 
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,10 +32,15 @@ from access.tokens.token_cache import TOKEN_CACHE
 from access.users import identity
 from access.users.caller import Caller, VerifiedToken, from_token
 from core.ids import UserId
+from core.runtime import shared_clock
 
 T = TypeVar("T")
 
 Counters = Mapping[CounterKey, CounterValues]
+
+
+def _now() -> int:
+    return int(shared_clock.now().timestamp())
 
 
 @dataclass(slots=True)
@@ -56,7 +60,10 @@ class UsageGrant:
     def settle(self, charge: Charge) -> None:
         """Charge the usage, and release the reservation."""
         UsageReservation.objects.settle(
-            self.counter_keys, self.reservation, charge, now=int(time.time())
+            self.counter_keys,
+            self.reservation,
+            charge,
+            now=_now(),
         )
 
     def take_reservation(self) -> "UsageGrant":
@@ -68,7 +75,7 @@ class UsageGrant:
     def release(self) -> None:
         """Release the reservation of a request that does not begin."""
         if self.reservation is not None:
-            UsageReservation.objects.release(self.reservation, now=int(time.time()))
+            UsageReservation.objects.release(self.reservation, now=_now())
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +213,7 @@ def reload_caller(caller: Caller, user_id: UserId) -> Caller:
     """
     cached = caller.token
     row = None if cached is None else ApiToken.objects.filter(pk=cached.id).first()
-    token = None if row is None else row.verified(datetime.now(UTC))
+    token = None if row is None else row.verified(shared_clock.now())
     if row is None or token is None:
         raise CredentialRefused
     TOKEN_CACHE.put(row.digest, token)

@@ -1,8 +1,10 @@
 """Failures of providers, of the server and of its database."""
 
 import contextlib
+import math
 import socket
 import threading
+import time
 
 import httpx2
 import pytest
@@ -198,8 +200,9 @@ def without_database():
         patch.setitem(connection.settings_dict, *lost[connection.vendor])
         on_every_executor_thread(lambda: connection.close())
         yield
-    # Turns are refused until the next heartbeat.
-    until(lambda: not STATE.problem)
+    # Turns are refused until the next heartbeat; the server of the tests sends them.
+    restored_at = time.monotonic()
+    until(lambda: (STATE._written_at or math.inf) > restored_at and not STATE.problem)
 
 
 @pytest.fixture
