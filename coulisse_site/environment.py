@@ -68,12 +68,15 @@ def database_settings(state_dir: Path) -> dict[str, Any]:
     url = env.str("DATABASE_URL", default="")
     if not url:
         return sqlite_settings(state_dir / "coulisse-memory.db")
-    if not url.startswith(POSTGRESQL_SCHEMES):
-        raise SystemExit(
-            "DATABASE_URL must be postgres://USER:PASSWORD@HOST:PORT/NAME; unset it to "
-            "use SQLite in .coulisse/"
-        )
-    return _postgresql_settings(url)
+    if url.startswith(POSTGRESQL_SCHEMES):
+        try:
+            return _postgresql_settings(url)
+        except ValueError:
+            pass  # Its message may quote a part of the password.
+    raise SystemExit(
+        "DATABASE_URL must be postgres://USER:PASSWORD@HOST:PORT/NAME, with special "
+        "characters percent-encoded; unset it to use SQLite in .coulisse/"
+    )
 
 
 def parse_database_url(url: str) -> dict[str, Any]:
@@ -92,6 +95,7 @@ def parse_database_url(url: str) -> dict[str, Any]:
 
 
 def _postgresql_settings(url: str) -> dict[str, Any]:
+    _ = urlsplit(url).port  # Raises ValueError for what is no port.
     config = env.db_url_config(url)
     options = {
         # Shown in `pg_stat_activity`.

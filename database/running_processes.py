@@ -126,7 +126,8 @@ class DatabaseState:
 
         Before, one that has not been seen lately need not be gone.
         """
-        return time.monotonic() - self._recovered_at > GONE_AFTER_SECONDS
+        seconds = time.monotonic() - self._recovered_at
+        return seconds > GONE_AFTER_SECONDS and not self.find_problem()
 
     def warnings(self) -> list[str]:
         """Return the codes of `Fleet.warnings`, once all could have started."""

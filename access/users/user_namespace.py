@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from django.apps import apps
-from django.db import connection, models
+from django.db import connection, connections, models
 from django.db.utils import DatabaseError, InterfaceError
 
 from access.errors import KeysMismatch, NamespaceMismatch, NamespaceUnknown
@@ -25,6 +25,7 @@ from config.errors import SecretsInvalid
 from config.loading import secrets_file
 from config.loading.secrets_file import USER_NAMESPACE
 from config.overrides import override_store
+from database.models import RunningProcess
 
 T = TypeVar("T")
 
@@ -129,12 +130,29 @@ def _find_other_keys() -> list[str]:
     return [pair.split("=")[0] for pair in others]
 
 
+def record_keys(alias: str) -> None:
+    """Store the ids of the keys in an SQLite database, whose processes need none.
+
+    Before its rows move to PostgreSQL, whose processes must have these keys.
+    """
+    if connections[alias].vendor == "sqlite":
+        ids = secrets_file.key_ids()
+        UserNamespace.objects.using(alias).update(key_ids=ids)
+
+
 def accept_keys() -> None:
     """Make the keys of this process those of the database, after a change of keys.
 
-    Raises `NamespaceMismatch` if no process has used the database yet.
+    Raises `NamespaceMismatch` if no process has used the database yet, and while one
+    runs with other keys.
     """
-    if not UserNamespace.objects.update(key_ids=secrets_file.key_ids()):
+    ids = secrets_file.key_ids()
+    if other := RunningProcess.objects.running().exclude(key_ids=ids).first():
+        raise NamespaceMismatch(
+            f"other keys are in use by the {other.kind} with PID {other.pid} on "
+            f"{other.host}: stop all processes first"
+        )
+    if not UserNamespace.objects.update(key_ids=ids):
         raise NamespaceMismatch(
             "the database has no keys yet, so there are none to replace: the first "
             "`coulisse start` accepts those it has"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db import connection, models
+from django.db import ProgrammingError, connection, models
 from django.db.models import Count, Max, Min, Sum
 
 from core.ids import UserId
@@ -48,13 +48,21 @@ def drop_view(*, plan: Sequence[Any], **_signal: Any) -> None:
             cursor.execute(f"DROP VIEW IF EXISTS {VIEW}")
 
 
-def create_view(**_signal: Any) -> None:
-    """Create the view, if all tables that it reads exist."""
+def create_view(*, plan: Sequence[Any] = (), **_signal: Any) -> None:
+    """Create the view, if all tables that it reads exist.
+
+    A role that may not change tables needs not, if no migration did.
+    """
     is_sqlite = connection.vendor == "sqlite"
     create = "CREATE VIEW IF NOT EXISTS" if is_sqlite else "CREATE OR REPLACE VIEW"
     with connection.cursor() as cursor:
-        if set(connection.introspection.table_names(cursor)) >= SOURCES:
+        if not set(connection.introspection.table_names(cursor)) >= SOURCES:
+            return
+        try:
             cursor.execute(f"{create} {VIEW} AS {SELECT_SQL}")
+        except ProgrammingError:
+            if plan:
+                raise
 
 
 class EndUserQuerySet(models.QuerySet["EndUser"]):

@@ -24,7 +24,7 @@ LIST_COLUMNS: dict[type[Model], Sequence[str]] = {
     FactChange: ("at", "user_id", "action", "by", "reason"),
     HourlyTotal: ("hour_id", "kind", "agent", "model", "number", "micro_usd"),
     ModelCall: ("started_at", "turn_id", "agent", "provider", "model", "seconds"),
-    RunningProcess: ("started_at", "kind", "host", "pid", "version", "seen_at"),
+    RunningProcess: ("started_at", "kind", "host", "pid", "config_digest", "seen_at"),
     SmokeMessage: ("sent_at", "run_id", "position", "speaker", "agent"),
     Summary: ("created_at", "user_id", "first_position", "end_position", "model"),
     ToolCall: ("started_at", "turn_id", "kind", "name", "seconds", "error"),

@@ -13,7 +13,7 @@ STATES = ("due", "delayed", "running")
 
 
 def read_figures() -> list[Figure]:
-    """Return the size and the age of each queue, and its failed tasks; two queries."""
+    """Return the size and the age of each queue, and its failed tasks."""
     now = shared_clock.now()
     tasks = {(queue.value, state): 0 for queue in Queue for state in STATES}
     ages = {(queue.value,): 0.0 for queue in Queue}

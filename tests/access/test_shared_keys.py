@@ -1,10 +1,13 @@
 """The keys that all processes of a PostgreSQL database share."""
 
 import re
+import uuid
 from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.db.models.functions import Now
 from django.test import override_settings
 
 from access.checks import check_user_namespace
@@ -15,6 +18,7 @@ from config.errors import SecretsInvalid
 from config.loading import secrets_file
 from config.loading.secrets_file import HMAC_KEY, KEYS, NAMES, USER_NAMESPACE, VAULT_KEY
 from config.overrides import override_store
+from database.models import RunningProcess
 from mcp_bridge.oauth.crypto import secret_keys
 
 YAML = """
@@ -33,6 +37,8 @@ def machine(database, monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(user_namespace, "has_user_rows", lambda: False)
     file = tmp_path / "state" / "secrets.env"
+    # Other tests leave rows of processes that had other keys.
+    RunningProcess.objects.all().delete()
     with override_settings(COULISSE_SECRETS_FILE=file, COULISSE_CREATES_KEYS=False):
         restart(monkeypatch)
         yield file
@@ -104,6 +110,36 @@ def test_process_with_another_key_is_refused(machine, monkeypatch, name):
     assert name in keys("--accept")
     restart(monkeypatch)
     assert user_namespace.establish()
+
+
+def test_keys_are_not_accepted_while_others_are_in_use(machine, monkeypatch):
+    restart(monkeypatch, **secrets_file.generate())
+    user_namespace.establish()
+    running = RunningProcess.objects.create(
+        id=uuid.uuid4(),
+        kind="beat",
+        host="other",
+        pid=7,
+        key_ids=secrets_file.key_ids(),
+        started_at=Now(),
+        seen_at=Now(),
+    )
+    restart(monkeypatch, **{KEYS[0]: secrets_file.generate()[KEYS[0]]})
+    try:
+        with pytest.raises(CommandError, match="the beat with PID 7 on other"):
+            keys("--accept")
+    finally:
+        running.delete()
+    assert KEYS[0] in keys("--accept")
+
+
+def test_moved_database_has_the_keys_of_its_machine(machine, monkeypatch):
+    UserNamespace.objects.create(fingerprint="f")
+    restart(monkeypatch, **secrets_file.generate())
+    user_namespace.record_keys("default")
+    stored = UserNamespace.objects.get().key_ids
+    expected = secrets_file.key_ids() if connection.vendor == "sqlite" else ""
+    assert stored == expected
 
 
 def test_ids_tell_keys_apart_and_do_not_show_them(machine, monkeypatch):

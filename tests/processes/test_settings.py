@@ -35,6 +35,17 @@ def test_pooler_shares_connections(monkeypatch, tmp_path):
         environment.database_settings(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["postgres://app:s3c/ret@h/n", "postgres://u:p@h:abc/n", "postgres://h:99999"],
+)
+def test_invalid_url_is_refused_without_its_password(monkeypatch, tmp_path, url):
+    monkeypatch.setenv("DATABASE_URL", url)
+    with pytest.raises(SystemExit, match="percent-encoded") as caught:
+        environment.database_settings(tmp_path)
+    assert "s3c" not in str(caught.value)
+
+
 def test_redis_connections_have_timeouts():
     (layer,) = settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"]
     for options in (settings.CELERY_BROKER_TRANSPORT_OPTIONS, layer):

@@ -39,6 +39,11 @@ class Command(ConfigCommand):
         elif options["write"]:
             self._write()
         else:
+            if (file := secrets_file.secrets_path()).exists():
+                self.stderr.write(
+                    f"note: {file} has the keys of this machine's data; a database "
+                    "that has been used with them, or gets that data, needs those"
+                )
             for name, value in secrets_file.generate().items():
                 self.stdout.write(f"{name}={value}")
 

@@ -10,6 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
 from django.utils.module_loading import import_string
 
+from access.users import user_namespace
 from config.management.base import ConfigCommand
 from config.management.progress_bar import ProgressBar
 from database.errors import TransferRefused
@@ -71,6 +72,7 @@ class Command(ConfigCommand):
         if options["dry_run"]:
             return
         if not options["verify"]:
+            user_namespace.record_keys(SOURCE)
             target.prepare()
             seconds = self._show_progress(total, copier.copy_all)
             self.stdout.write(f"copied {total:,} rows in {seconds:.1f} s")
