@@ -67,7 +67,12 @@ def no_other_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     with connection.cursor() as cursor:
         cursor.execute(f"{'TRUNCATE' if IS_POSTGRESQL else 'DELETE FROM'} tasks_task")
-        if not IS_POSTGRESQL:  # Other tests expect no statistics.
+        # Other tests expect no statistics.
+        if IS_POSTGRESQL:
+            cursor.execute(
+                "DELETE FROM pg_statistic WHERE starelid = 'tasks_task'::regclass"
+            )
+        else:
             cursor.execute("DELETE FROM sqlite_stat1")
             cursor.execute("ANALYZE sqlite_schema")
 

@@ -112,4 +112,5 @@ def test_server_behind_pgbouncer(
             ).fetchall()
         # Three by the pool, of all processes.
         assert 1 <= len(names) <= 3
-        assert all(name.startswith("coulisse ") for (name,) in names), names
+        # The pooler's own connections have none until a process uses them.
+        assert all(name.startswith("coulisse ") for (name,) in names if name), names
